@@ -1,4 +1,4 @@
-//! The answer at a terminal, as it comes.
+//! The streamed answer at a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What the model is asked besides the input.
+//! Settings of model requests besides the input.
 
 use backstop_provider::ScriptedAnswer;
 use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
@@ -51,7 +51,7 @@ fn invalid_image_is_refused_before_the_model_call() {
     assert!(!bench.path().join("x.db").exists());
 }
 
-/// Fields the agent file has no word for, such as how long the model may think.
+/// Request fields without a key in the agent file, such as the thinking budget.
 #[test]
 fn extra_body_is_sent_unchanged() {
     let server = endpoint();

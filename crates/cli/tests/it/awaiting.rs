@@ -1,4 +1,4 @@
-//! What `run` waits for at its end: deliveries of its own run.
+//! Waits of `run` at its end for deliveries of its own run.
 
 use crate::behaving::{recorded, table};
 use crate::bench::Bench;
@@ -26,7 +26,7 @@ fn run_waits_for_its_own_deliveries_alone() {
     assert!(!ran.err.contains(LEFT), "{}", ran.err);
     let told = std::fs::read_to_string(bench.path().join("told")).unwrap();
     assert!(told.contains("quota_exhausted"), "{told}");
-    // Only what has ended is recorded as ended.
+    // Only an ended delivery is recorded as ended.
     let kinds = |name: &str| -> Vec<String> {
         recorded(&bench, name).into_iter().map(|(kind, _)| kind).collect()
     };

@@ -1,4 +1,4 @@
-//! Bedrock, which has more secrets than one and takes them from AWS's own variables.
+//! Bedrock, which has several secrets and reads them from AWS's own variables.
 
 use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
 use serde_json::json;

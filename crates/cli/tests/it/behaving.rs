@@ -1,4 +1,4 @@
-//! `[[behavior]]` beside a run: what commands and servers are told, and how they fail.
+//! `[[behavior]]` during a run: deliveries to commands and servers, and their failures.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use crate::running::{ASKS, REFUNDS};
 const STORE: &str = "sqlite:x.db";
 const FAILS: &str = "[[model]]\nerror = { kind = \"auth_failed\" }\n";
 const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n";
-/// Keeps the line that it is given, and its working directory and environment beside it.
+/// A command that keeps its input line, its working directory and its environment.
 const KEEPS: &str = "command = [\"sh\", \"-c\", \"cat >> told; pwd > where; env > held\"]";
 
 fn bench() -> Bench {
@@ -29,7 +29,7 @@ fn posted(server: &Loopback, more: &str) -> String {
     table("tell ops", "run.failed", &format!("url = \"{}/hook\"\n{more}", server.url()))
 }
 
-/// Returns what the record of a subscription says, without its first event: types and data.
+/// Returns the types and data of a subscription's record, without its first event.
 pub(crate) fn recorded(bench: &Bench, subscription: &str) -> Vec<(String, Value)> {
     let records = bench.run(&["trace", subscription, "--json"]).ok().json();
     let said =
@@ -37,7 +37,7 @@ pub(crate) fn recorded(bench: &Bench, subscription: &str) -> Vec<(String, Value)
     records[1..].iter().map(said).collect()
 }
 
-/// Runs an agent that fails, with these behaviours, and returns how `tell ops` failed.
+/// Runs an agent that fails, with these behaviours, and returns the failure of `tell ops`.
 #[track_caller]
 fn failure(behaviors: &str) -> Value {
     let bench = bench();
@@ -324,7 +324,7 @@ fn subscription_is_traced_verified_and_exported() {
     let tables = [table("tell", "run.failed", KEEPS), table("tell ops", "run.failed", KEEPS)];
     bench.agent(FAILS, &format!("{GRANTS}{}", tables.concat()));
     bench.run(&["run", "agent.toml"]).fails(1, "");
-    // Another pattern begins another segment.
+    // Another pattern starts another segment.
     let changed = format!("{GRANTS}{}{}", table("tell", "run.*", KEEPS), tables[1]);
     bench.agent(FAILS, &changed);
     bench.run(&["run", "agent.toml"]).fails(1, "");

@@ -1,4 +1,4 @@
-//! Runs below one another, as the command names them.
+//! Child runs in the output of the command.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::bench::Bench;
 
 const STORE: [&str; 2] = ["--store", "sqlite:x.db"];
 
-/// Records a root that waits for an approval below it. Returns the run below, and the approval.
+/// Records a root that waits for an approval of a child run. Returns the child run and the approval.
 async fn waiting_tree(bench: &Bench) -> (String, String) {
     let database = Database::open(bench.path().join("x.db"), Durability::Normal).await.unwrap();
     let pay = FnTool::new("pay", "Pays.", |_: BTreeMap<String, String>| async {

@@ -10,13 +10,13 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A folder of its own with a store of its own; nothing of the environment reaches the command.
+/// A folder with a store of its own; the command gets no variables of the environment.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
-/// What the command did.
+/// The result of the command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -41,7 +41,7 @@ impl Bench {
         std::fs::write(self.path().join(name), text).unwrap();
     }
 
-    /// Copies the triage example here and returns its agent file's text.
+    /// Copies the triage example to the folder and returns the text of its agent file.
     pub(crate) fn triage(&self) -> String {
         let from = repository().join("examples/triage");
         copy(&from, &self.path().join("triage"));
@@ -68,7 +68,7 @@ impl Bench {
         Ran::of(self.command(args).output().unwrap())
     }
 
-    /// Lists the files here, at any depth.
+    /// Lists the files of the folder, at any depth.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         fn list(folder: &Path, files: &mut Vec<PathBuf>) {
             for entry in std::fs::read_dir(folder).unwrap() {

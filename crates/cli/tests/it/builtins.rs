@@ -1,4 +1,4 @@
-//! The built-in tools of an agent file, from the file to what they do.
+//! The built-in tools of an agent file, from the file to their effects.
 
 use backstop_testkit::{Loopback, Reply};
 
@@ -24,7 +24,7 @@ fn bench(tool: &str, arguments: &str, more: &str, grant: &str) -> Bench {
     bench
 }
 
-/// Returns the answer that the model got.
+/// Returns the tool result that the model got.
 fn answer(bench: &Bench) -> serde_json::Value {
     let events = bench.run(&["trace", &run_id(bench), "--json"]).ok().json();
     let answered = events.into_iter().find(|event| event["type"] == "tool.responded");
@@ -81,7 +81,7 @@ fn changed_write_keeps_diff_and_check() {
     let events = bench.run(&["trace", &run_id(&bench), "--json"]).ok().json();
     let granted = events.iter().find(|event| event["type"] == "approval.granted");
     assert!(granted.is_none(), "it is recorded by who goes on");
-    // What is agreed to is bound to the file, until it is written.
+    // The approval is bound to the file until the write.
     bench.write("out/a.txt", "another's\n");
     bench.run(&["resume", &run_id(&bench)]).ok();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "another's\n");
@@ -117,7 +117,7 @@ fn approved_write_follows_no_turned_link() {
     let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
     assert!(open["arguments"]["file"].as_str().unwrap().ends_with("/a/f.txt"), "{open}");
     turn("b");
-    // The same path in other arguments is bound as well.
+    // The same path in other arguments is bound too.
     let other = r#"{"path": "link/f.txt", "content": "other"}"#;
     bench
         .run(&["approve", "last", "--by", "ada", "--arguments", other])

@@ -1,4 +1,4 @@
-//! `backstop copy`, and copies of runs that ask another model.
+//! `backstop copy`, and copies of runs with another model.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn records_are_carried_to_another_store() {
     let all = copy(&["--json"]).ok().json().remove(0);
     assert_eq!(all, json!({ "copied": 1, "known": 2, "open": [], "failed": [] }));
     there(&["verify", &other]).ok();
-    // A session goes on there.
+    // A session can continue there.
     there(&["run", "agent.toml", "--session", "s-1"]).ok();
     copy(&["--since", "2h"]).ok();
 }
@@ -85,7 +85,7 @@ fn erased_events_verify_in_a_copy() {
     copy("sqlite:z.db").fails(6, "erased without the key");
 }
 
-/// A run that is cut at first, and whole once it is reopened.
+/// A run that is truncated at first, and complete after it is reopened.
 const CUT: &str =
     "[[model]]\ntext = \"half\"\nstop_reason = \"max_tokens\"\n[[model]]\ntext = \"whole\"\n";
 
@@ -111,10 +111,10 @@ fn reopened_run_is_copied_to_its_end() {
         assert_eq!(there(&["export", run]).ok().out, here);
         there(&["verify", run]).ok();
     }
-    // The run that continued there stays as it is.
+    // The run that continued there stays unchanged.
     there(&["resume", &both, "--reopen"]).ok();
     assert_eq!(copy().ok().out, "0 runs copied, 3 runs there already\n");
-    // Reopened in both stores, it is two records; the others are copied.
+    // After it is reopened in both stores, it is two records; the others are copied.
     bench.run(&["resume", &both, "--reopen"]).ok();
     let later = begin("s-3");
     let said = copy().fails(5, &format!("{both} was left out: its record in the other store"));
@@ -168,7 +168,7 @@ fn another_model_gets_the_recorded_answers() {
         let copy = bench.run(&args).ok().json().remove(0)["run"].as_str().unwrap().to_owned();
         bench.run(&["trace", &copy, "--json"]).ok().json()
     };
-    // The tool leaves a trace where it runs.
+    // The tool leaves a file where it runs.
     let text = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
     bench.write("same.toml", &text.replace("exit 3", "touch ran; exit 3"));
     assert_eq!(answered(&fork("same.toml")), answered(&events));

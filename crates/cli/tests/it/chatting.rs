@@ -11,7 +11,7 @@ use crate::bench::Bench;
 use crate::terminal::{Terminal, kill};
 
 pub(crate) const STORE: &str = "sqlite:x.db";
-/// What the editor writes before each prompt: it takes what is pasted as a whole.
+/// Sequence that the editor writes before each prompt: it enables bracketed paste.
 pub(crate) const PROMPT: &str = "\u{1b}[?2004h";
 const UP: &str = "\u{1b}[A";
 
@@ -28,7 +28,7 @@ fn calls(tool: &str, arguments: Value) -> ScriptedAnswer {
     serde_json::from_value(call).unwrap()
 }
 
-/// A bench with an agent that asks this endpoint, and a tool that is approved and one that is slow.
+/// A bench with an agent that uses this endpoint, a tool that needs approval and a slow tool.
 pub(crate) fn bench(endpoint: &ScriptedEndpoint) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
     let tool = |name: &str, command: &str, more: &str| {
@@ -48,7 +48,7 @@ pub(crate) fn bench(endpoint: &ScriptedEndpoint) -> Bench {
     bench
 }
 
-/// Returns what the model was sent last, as roles and texts.
+/// Returns the messages of the last model request, as roles and texts.
 pub(crate) fn sent(endpoint: &ScriptedEndpoint) -> Vec<(String, String)> {
     let request = endpoint.requests().pop().unwrap();
     let messages = request.body["messages"].as_array().unwrap().clone();
@@ -159,7 +159,7 @@ fn interrupt_stops_the_turn_and_not_the_program() {
     terminal.type_in("\u{3}");
     terminal.wait_for("the turn ended cancelled (run.cancelled)", 1);
     terminal.wait_for("1 model call", 1);
-    // Until the editor has the keyboard, Ctrl-C is a signal, and there is no turn to stop.
+    // Until the editor reads the keyboard, Ctrl-C is a signal, and there is no turn to stop.
     terminal.wait_for(PROMPT, 2);
     terminal.type_in("half a line\u{3}");
     terminal.wait_for("(Ctrl-D or /quit leaves)", 1);
@@ -192,7 +192,7 @@ fn arrow_keys_bring_earlier_lines_back() {
     terminal.say("/quit");
     terminal.end();
     assert_eq!(users(&endpoint), ["first", "second", "first again"]);
-    // What was asked in the session comes back in another process.
+    // The inputs of the session are in the history of another process.
     let terminal = chat(&bench, &["--session", &session(&bench)]);
     terminal.say(&format!("{UP}{UP}"));
     terminal.wait_for("1 model call", 1);
@@ -201,7 +201,7 @@ fn arrow_keys_bring_earlier_lines_back() {
     assert_eq!(users(&endpoint)[3], "second");
 }
 
-/// Half of the answer stands on the line that is broken into.
+/// Half of the answer is on the interrupted line.
 #[test]
 fn a_note_inside_an_answer_begins_a_line() {
     let server = Loopback::serving(|_| {

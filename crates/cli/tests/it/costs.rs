@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use crate::bench::Bench;
 
 const PRICE: &str = "[agent.price]\ninput_per_mtok = 1.0\noutput_per_mtok = 10.0\n";
-/// An attempt that fails after it was billed for its prompt, and an answer: 3,000 and 100 tokens.
+/// An attempt that fails after its prompt was billed, and an answer: 3,000 and 100 tokens.
 const SCRIPT: &str = "[[model]]\nerror = { kind = \"rate_limited\" }\n\
     [[model]]\ntext = \"ok\"\nusage = { input_tokens = 3000, output_tokens = 100 }\n";
 
-/// Two runs of a priced agent for two tenants, a copy of the second up to its failed attempt, and a run of an agent without a price.
+/// Two runs of a priced agent for two tenants, a copy of the second up to its failed attempt, and a run of an agent
+/// without a price.
 fn bench() -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent("[[model]]\ntext = \"ok\"\nusage = { input_tokens = 7, output_tokens = 1 }\n", "");

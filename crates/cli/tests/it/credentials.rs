@@ -1,4 +1,4 @@
-//! `env:NAME`, `file:PATH` and `command:…`, wherever a credential is referred to.
+//! `env:NAME`, `file:PATH` and `command:…`, in all places that may refer to a credential.
 
 use backstop_provider::ScriptedAnswer;
 use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
@@ -7,22 +7,22 @@ use serde_json::json;
 use crate::bench::Bench;
 
 const SECRET: &str = "client-secret-0123456789";
-/// `me:` and the secret, as a login has them.
+/// Login with the user `me` and the secret.
 const BASIC: &str = "Basic bWU6Y2xpZW50LXNlY3JldC0wMTIzNDU2Nzg5";
 
-/// A bench with a command that prints the secret, and notes that it ran.
+/// A bench with a command that prints the secret, and records that it ran.
 fn bench() -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("vault.sh", &format!("echo run >> vault.log; echo ' {SECRET} '\n"));
     bench
 }
 
-/// Returns how often the command ran.
+/// Returns the number of times that the command ran.
 fn runs_of_the_vault(bench: &Bench) -> usize {
     std::fs::read_to_string(bench.path().join("vault.log")).map_or(0, |log| log.lines().count())
 }
 
-/// An agent that asks this endpoint, with a credential in a header of two of its tables.
+/// Writes an agent that uses this endpoint, with a credential in a header of two of its tables.
 fn asking(bench: &Bench, url: &str) {
     let model = format!("provider = \"anthropic\"\nmodel = \"m\"\nbase_url = \"{url}\"\n");
     let header = "headers = { x-gateway = \"command:sh vault.sh\" }\n";
@@ -53,7 +53,7 @@ fn command_of_a_header_runs_once_a_start() {
     assert!(!store.contains(SECRET) && store.contains("command:sh vault.sh"));
 }
 
-/// A server that lets in who has a token, and then repeats what it was sent.
+/// A server that requires a token, and then repeats the request.
 fn guarded() -> Loopback {
     Loopback::serving(|request| match (request.path.as_str(), request.header("authorization")) {
         ("/token", Some(BASIC)) => Reply::json(200, &json!({ "access_token": "token-0123456789" })),

@@ -8,7 +8,7 @@ use crate::running::{ASKS, REFUNDS};
 const SCHEMA: &str = "approval_schema = { type = \"object\", properties = { \
     gift = { type = \"boolean\" }, note = { type = \"string\" } }, required = [\"note\"] }\n";
 
-/// A bench whose tool answers with the data that it was given.
+/// A bench whose tool returns the data that it gets.
 fn bench() -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let shows = "[\"sh\", \"-c\", \"printf %s \\\"$BACKSTOP_APPROVAL_DATA\\\"\"]";
@@ -17,7 +17,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// A bench with a run that waits for data; and its ids.
+/// A bench with a run that waits for data, with the ids.
 fn waiting() -> (Bench, String, String) {
     let bench = bench();
     let waits = bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");

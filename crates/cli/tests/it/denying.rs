@@ -1,4 +1,4 @@
-//! `BACKSTOP_DENY_REAL_REQUESTS`: whatever sends requests keeps them on this machine.
+//! `BACKSTOP_DENY_REAL_REQUESTS`: all senders of requests stay on this machine.
 
 use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn behavior_of_another_machine_is_not_told() {
     assert_eq!(failed["attempts"], 1);
 }
 
-/// Runs an agent with a server, whose login is this.
+/// Runs an agent with a server that has this login.
 fn served(url: &str, oauth: &str) -> crate::bench::Ran {
     let bench = bench();
     let server = format!("[[mcp]]\nname = \"web\"\nurl = \"{url}\"\n{oauth}\n");

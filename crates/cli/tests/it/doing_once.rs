@@ -1,10 +1,10 @@
-//! `once` of a tool: what it names is done once, whichever run asks for it.
+//! `once` of a tool: its effect happens once, whichever run calls it.
 
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
-/// An agent that pays an invoice; its tool takes a moment and notes each payment.
+/// An agent that pays an invoice; its tool takes a moment and records each payment.
 fn payer(invoice: &str, pays: &str) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     agent(&bench, invoice, pays);
@@ -76,7 +76,7 @@ fn failed_call_is_not_made_again() {
     assert_eq!(payments(&bench), 1);
     let state = bench.run(&["state", "list", "once/pay/", "--json"]).ok().json();
     assert_eq!(state[0]["value"]["state"], "failed");
-    // A person who has looked lets it be made again.
+    // A person who has checked allows it again.
     bench.run(&["state", "rm", state[0]["key"].as_str().unwrap()]).ok();
     run(&bench);
     assert_eq!(payments(&bench), 2);

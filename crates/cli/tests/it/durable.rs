@@ -11,7 +11,7 @@ fn waiting_run_is_served_by_other_processes() {
     serves_a_waiting_run("sqlite:x.db", "sqlite:y.db");
 }
 
-/// Decides and resumes a run in one process after the other, and copies it to another store.
+/// Decides and resumes a run, each in a process of its own, and copies it to another store.
 pub(crate) fn serves_a_waiting_run(store: &str, other_store: &str) {
     let bench = Bench::new().with("BACKSTOP_STORE", store);
     bench.agent(REFUNDS, &ASKS.replace("sqlite:x.db", store));
@@ -45,7 +45,7 @@ pub(crate) fn serves_a_waiting_run(store: &str, other_store: &str) {
     assert_eq!(parted.json()[0]["parts_at"], 5);
     bench.run(&["fork", run, "--at", "99"]).fails(2, "no event 99, its last one is 14");
 
-    // Another prompt is another agent.
+    // An agent with another prompt is another agent.
     let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
     bench.write("rude.toml", &agent.replace("[agent]", "[agent]\ninstructions = \"Be rude.\""));
     bench.run(&["replay", run, "--agent", "rude.toml"]).fails(6, "at seq 1: agent");
@@ -141,7 +141,7 @@ fn resume_goes_on_with_the_named_file() {
     assert_eq!(agent["name"], "agent", "{agent}");
     assert_eq!(agent["definition"]["instructions"], "Be brief.", "{agent}");
     bench.run(&["replay", &run]).ok();
-    // A copy of what was before has the definition of that time.
+    // A copy of earlier events has the definition of that time.
     bench.run(&["fork", &run, "--at", "3"]).fails(4, "");
     let copy = bench.run(&["runs", "--json"]).ok().json().remove(0);
     let copy = bench.run(&["export", copy["run"].as_str().unwrap()]).ok();

@@ -6,11 +6,11 @@ use crate::bench::Bench;
 use crate::terminal::Terminal;
 
 const PROMPT: &str = "answer it? [y]es, [n]o: ";
-/// How often is looked whether a process has ended that was told to.
+/// Number of checks whether a process that was asked to end has ended.
 const LOOKS: usize = 10_000;
 
-/// A shop that asks how to deliver before it takes an order, in a request of its own or, with `modern`, in the
-/// result of the call. It keeps what it is given, and its process id.
+/// A shop that asks for the delivery before it takes an order, in a request of its own or, with `modern`, in the result
+/// of the call. It keeps its input and its process id.
 const SHOP: &str = r#"
 import json, os, sys
 
@@ -75,7 +75,7 @@ while True:
         say({"id": asked["id"], **({"error": error} if result is None else {"result": result})})
 "#;
 
-/// An agent that orders once, and a shop.
+/// A bench with a shop, and an agent that orders once.
 fn bench(revision: &str) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("shop.py", SHOP);
@@ -97,7 +97,7 @@ fn asked(bench: &Bench) -> Terminal {
     terminal
 }
 
-/// Returns what the shop was given.
+/// Returns the data that the shop got.
 fn given(bench: &Bench) -> Value {
     let given = std::fs::read_to_string(bench.path().join("given")).unwrap();
     serde_json::from_str(&given).unwrap()
@@ -120,7 +120,7 @@ fn typed_values_reach_the_server() {
         let terminal = asked(&bench);
         terminal.type_in("y\n");
         for (prompt, times, typed) in [
-            // It stands in the list above too, with its description.
+            // The list above shows it too, with its description.
             ("  day (text) [monday]: ", 2, "\n"),
             ("  gift (y/n, required): ", 1, "perhaps\n"),
             ("  gift (y/n, required): ", 2, "y\n"),
@@ -211,7 +211,7 @@ fn interrupted_prompt_leaves_nothing_behind() {
             assert_eq!(bench.run(&["approvals", "--json"]).ok().out, "");
             bench.run(&["verify", "last"]).ok();
             ends(&std::fs::read_to_string(bench.path().join("pid")).unwrap());
-            // It may have been told that nothing is given before it ended.
+            // The shop may have received the refusal before it ended.
             let given = std::fs::read_to_string(bench.path().join("given")).unwrap_or_default();
             assert!(!given.contains("accept"), "{revision} {in_form}: {given}");
         }

@@ -1,4 +1,4 @@
-//! Runs that are over and go on: `resume --reopen`, and copies of them.
+//! Runs that continue after their end: `resume --reopen`, and copies of them.
 
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ fn a_copy_of_a_completed_run_takes_input() {
     bench.run(&["replay", &run_of(&copy.json()[0])]).ok();
 }
 
-/// Returns the command that stands on the line behind a text.
+/// Returns the commands on the line after a text.
 fn offered<'a>(told: &'a str, behind: &str) -> Vec<&'a str> {
     let mut lines = told.lines().skip_while(|line| !line.contains(behind)).skip(1);
     lines.next().unwrap().split_whitespace().skip(1).collect()

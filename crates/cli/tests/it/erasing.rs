@@ -1,12 +1,12 @@
-//! The texts of a removed session, run or event: a store has none of them left. Each is searched for in each column of
-//! each table, and in the bytes of the files.
+//! The texts of a removed session, run or event, of which a store contains none afterwards. Each is searched for in
+//! each column of each table, and in the bytes of the files.
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 
 use crate::bench::Bench;
 use crate::postgres::database;
 
-/// The texts of a session, each as one word of its own, and where it stands.
+/// The texts of a session, each a unique word, with its place.
 const TEXTS: [(&str, &str); 13] = [
     ("input", "quixoticinput"),
     ("answer of a call that is made once", "zephyronce"),
@@ -24,7 +24,7 @@ const TEXTS: [(&str, &str); 13] = [
 ];
 const SESSION: &str = "kestrelsession";
 
-/// An agent that uses what writes into a store.
+/// An agent that uses everything that writes to a store.
 fn bench(store: &str) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", store);
     let call = |id: &str, tool: &str, arguments: &str| {
@@ -83,7 +83,7 @@ fn fill(bench: &Bench) -> String {
     run.to_owned()
 }
 
-/// Returns each value of each table that the catalogue of the store lists, with the name of its table.
+/// Returns each value of each table in the catalogue of the store, with the name of its table.
 fn values(store: &str, bench: &Bench) -> Vec<(String, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -142,7 +142,7 @@ async fn postgres_values(url: &str) -> Vec<(String, String)> {
     values
 }
 
-/// Returns where texts are found: in values of tables, and in the files that the store left.
+/// Returns the places of texts: in values of tables, and in the files of the store.
 fn found(store: &str, bench: &Bench, texts: &[(&str, &str)]) -> Vec<String> {
     let mut places = values(store, bench);
     for file in bench.files() {

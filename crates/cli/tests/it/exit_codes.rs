@@ -1,4 +1,4 @@
-//! Each exit code, and what people read with it.
+//! Each exit code, with the output for people.
 
 use crate::bench::Bench;
 use crate::sqlite;

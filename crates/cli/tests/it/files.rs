@@ -1,4 +1,4 @@
-//! Files that users name and that are none: devices, pipes, folders, and files without end.
+//! Named files that are not regular: devices, pipes, folders, and files without end.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use crate::bench::{Bench, Ran};
 
 const SCRIPT: &str = "[[model]]\ntext = \"hello\"\n";
 
-/// What stands in for a file, and what is said of it.
+/// Substitutes for files, each with its error message.
 fn no_files(bench: &Bench) -> [(String, &'static str); 4] {
     let pipe = bench.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();

@@ -1,4 +1,4 @@
-//! `trace --follow`: a run as it goes on, from another process.
+//! `trace --follow`: events of a running run, from another process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -18,7 +18,7 @@ fn trace(bench: &Bench, run: &str, more: &[&str]) -> Ran {
     bench.run(&[&["trace", run, STORE[0], STORE[1]], more].concat())
 }
 
-/// A process that follows, and what it printed so far.
+/// A process that follows, with its output so far.
 struct Follower {
     process: Child,
     lines: BufReader<ChildStdout>,
@@ -154,7 +154,7 @@ fn a_follower_hears_that_its_run_was_deleted() {
     let id = last_run(&bench);
     let mut follower = Follower::start(&bench, &id, &[]);
     follower.see("run.waiting");
-    // It is too slow to see how the run ends.
+    // The process is too slow to see the end of the run.
     follower.signal("-STOP");
     bench.run(&["cancel", &id, STORE[0], STORE[1]]).ok();
     bench.run(&["runs", "delete", &id, STORE[0], STORE[1]]).ok();

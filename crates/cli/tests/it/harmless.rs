@@ -1,12 +1,12 @@
-//! What the command prints of others cannot steer a terminal, turn its writing, or forge a line.
+//! Text of others in the output cannot control a terminal, change the direction of writing, or forge a line.
 
 use crate::bench::Bench;
 
-/// ESC, CSI and OSC as one and as two characters, DEL, an override, a mark without width.
+/// ESC, CSI and OSC as one and as two characters, DEL, a bidirectional override, a character without width.
 const STEERS: &str =
     "\u{1b}[2J\u{9b}1m\u{1b}]0;x\u{7}\u{9d}0;y\u{9c}\u{7f}\u{202e}\u{2066}\u{200b}\u{61c}";
 
-/// As a TOML string says it.
+/// Returns the text as in a TOML string.
 fn in_toml(text: &str) -> String {
     text.chars().map(|c| format!("\\u{:04X}", u32::from(c))).collect()
 }
@@ -69,7 +69,7 @@ fn nothing_printed_steers_a_terminal() {
     }
     see(&["errors", "list"]).ok();
     see(&["errors", "stats"]).ok();
-    // What is typed, and what stands in files.
+    // Arguments of the command line, and texts of files.
     for args in [
         &["trace", &eve][..],
         &["dance", &eve],

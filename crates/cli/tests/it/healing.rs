@@ -1,4 +1,4 @@
-//! Runs that meet a wall: the model reads which one and why, does otherwise, and the run completes.
+//! Runs that meet a wall: the model reads which one and why, uses another way, and the run completes.
 
 use backstop_provider::{ScriptedAnswer, ScriptedToolCall};
 use backstop_testkit::ScriptedEndpoint;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
-/// Runs the line that it is given.
+/// A tool that runs its input as a command line.
 const TOOL: &str = r#"
 [agent.policy]
 grant = ["process:spawn"]
@@ -17,11 +17,11 @@ description = "d"
 command = ["python3", "-c", "import json, subprocess, sys; sys.exit(subprocess.run(['sh', '-c', json.load(sys.stdin)['line']]).returncode)"]
 schema = { type = "object", properties = { line = { type = "string" } }, required = ["line"] }
 "#;
-/// What each environment grants.
+/// Command line that each environment allows.
 const READS: &str = "cat data/a.txt";
 
-/// Lets a model try a line within an environment, then another one; `code` and `line` are what it reads of the
-/// first.
+/// Lets a model try a command line within an environment, then another one; `code` and `line` are the result of the
+/// first that it reads.
 #[track_caller]
 fn check(environment: &str, tries: &str, code: &str, line: &str) {
     let call = |id: &str, line: &str| {

@@ -1,9 +1,9 @@
-//! Ids by a beginning that no other has, and as `last`.
+//! Ids by a unique prefix, and as `last`.
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
 
-/// Two runs, each with an error and a large result; the ids of the runs, the older one first.
+/// A bench with two runs, each with an error and a large result, and the ids of the runs, the older one first.
 fn bench() -> (Bench, [String; 2]) {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(
@@ -22,7 +22,7 @@ fn bench() -> (Bench, [String; 2]) {
     (bench, runs)
 }
 
-/// Returns the shortest beginning of an id that another one has not.
+/// Returns the shortest prefix of an id that another id does not have.
 fn beginning<'a>(id: &'a str, other: &str) -> &'a str {
     let same = id.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     &id[..=same]
@@ -103,7 +103,7 @@ fn last_of_nothing_is_unknown() {
     assert!(bench.files().is_empty());
 }
 
-/// What was dispatched is no run of the user's.
+/// A dispatched run is no run of the user.
 #[test]
 fn approvals_are_found_likewise() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");

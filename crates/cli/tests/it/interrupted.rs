@@ -1,4 +1,4 @@
-//! Runs whose process died: how they are listed, and resumed together.
+//! Runs whose process died: their list, and their common resumption.
 
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn wait_for_begun(bench: &Bench) {
 }
 
 fn die(mut child: Child) {
-    // SIGKILL, where there are signals.
+    // SIGKILL on Unix.
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,10 +1,10 @@
-//! Approvals that expire or are for some only, changed calls, and labels.
+//! Approvals that expire or are for certain people, changed calls, and labels.
 
 use crate::bench::{Bench, Ran};
 use crate::running::{ASKS, REFUNDS};
 use crate::sqlite::execute;
 
-/// A bench with a run that waits for a decision about a refund, which its tool repeats; and its ids.
+/// A bench with a run that waits for the approval of a refund, which its tool repeats, with the ids.
 fn waiting(limits: &str) -> (Bench, String, String) {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let asks = ASKS.replace("[\"echo\", \"refunded\"]", "[\"cat\"]");
@@ -97,7 +97,7 @@ fn runs_are_listed_by_label() {
     for (label, why) in [("tenant", "KEY=VALUE"), ("=x", "a key has"), (&*long, "a value has")] {
         ask(&["--label", label]).fails(2, why);
     }
-    // As a store that no command of this version has written to.
+    // The state of a store that no command of this version has written to.
     execute(
         &bench.path().join("x.db"),
         "DROP TRIGGER runs_taken; DROP TABLE labels; PRAGMA user_version = 9",

@@ -1,4 +1,4 @@
-//! What `runs`, `errors` and `results` list and count.
+//! Lists and counts of `runs`, `errors` and `results`.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ const FAILS: &str = "[[model]]\nerror = { kind = \"rate_limited\" }\n[[model]]\n
 const TOOL: &str = "[agent.retry]\nbase_ms = 0\n[[tools]]\nkind = \"command\"\nname = \"fails\"\n\
     description = \"d\"\ncapabilities = []\ncommand = [\"false\"]\n";
 
-/// A run that ended well and one that failed, of two agents.
+/// A bench with a successful run and a failed one, of two agents.
 fn bench() -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
@@ -86,8 +86,8 @@ fn errors_are_counted_beside_failed_attempts() {
     assert!(table.contains("provider.rate_limited"), "{table}");
 }
 
-/// Two agents: `agent` failed after an error of its tool and two failed attempts, `other` met the error of
-/// another tool and ended well.
+/// A bench with two agents: `agent` failed after an error of its tool and two failed attempts, `other` got the error of
+/// another tool and succeeded.
 fn two_agents() -> Bench {
     let bench = bench();
     let script =
@@ -147,7 +147,7 @@ fn counts_are_of_what_is_asked_for() {
         (&["--by", "tool", "--code", "tool.*", "--agent", "agent"], &[("fails", 1, 0)]),
         (&["--by", "tool", "--tool", "fails"], &[("fails", 1, 0)]),
         (&["--by", "tool", "--agent", "nobody"], &[]),
-        // By code where nothing else is said.
+        // By code, which is the default here.
         (&["--agent", "other"], &[("tool.execution_failed", 1, 0)]),
         (&["--code", "provider.quota_exhausted"], &[("provider.quota_exhausted", 0, 1)]),
     ] {
@@ -176,7 +176,7 @@ fn a_code_that_there_is_not_is_refused() {
         with("tool.x*").fails(2, "no code begins so");
         with("tool.*").ok();
     }
-    // An operator of another make may fail with a code of its own.
+    // Another kind of operator may fail with a code of its own.
     bench.run(&["runs", "--code", "acme.broken"]).ok();
     bench.run(&["errors", "list", "--code", "acme.broken"]).fails(2, "there is no such code");
 }

@@ -1,4 +1,4 @@
-//! Runs whose records have lost events that were acknowledged.
+//! Runs whose records have lost acknowledged events.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
 use crate::sqlite;
 
-/// Marks each run of a store that has no mark: one more event was acknowledged than its record has.
+/// Marks each run of a store that has no mark: one event more was acknowledged than its record has.
 const LOSE: &str = "INSERT INTO lost_tails SELECT run, last_seq + 1, zeroblob(32), 1000 FROM runs";
 
 /// Spec: J2, C2. It waits for a person to accept the loss.
@@ -66,7 +66,7 @@ fn workflow_with_lost_tail_names_its_program() {
     let shown = bench.run(&["runs", "--stuck"]).ok();
     let hint = format!("`LocalOrchestrator::resume_accepting_lost_tail`: {run}\n");
     assert!(shown.err.contains(&hint), "{}", shown.err);
-    // It is over, and nothing is done; open again, it would need its code.
+    // The run is over, so nothing is done; to reopen it would need its code.
     bench
         .run(&["resume", run.as_str(), "--reopen", "--accept-lost-tail"])
         .fails(2, "resume_accepting_lost_tail");

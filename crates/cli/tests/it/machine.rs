@@ -1,4 +1,4 @@
-//! What programs read and say how much they want to read: JSON, events, logs, colours.
+//! Output for programs, and its amount: JSON, events, logs, colours.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn an_event_is_printed_when_it_is_durable() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let requested = lines.find(|line| line.as_ref().unwrap().contains("tool.requested"));
     assert!(requested.is_some());
-    // Only now does the tool end, and with it the run.
+    // The tool ends only now, and with it the run.
     bench.write("seen", "");
     assert_eq!(last_line(&lines.last().unwrap().unwrap())["outcome"], "completed");
     assert!(child.wait().unwrap().success());

@@ -1,4 +1,4 @@
-//! The command as people run it: real processes, real files, real HTTP on loopback.
+//! The command in real use: real processes, real files, real HTTP on loopback.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[cfg(unix)]
@@ -34,7 +34,7 @@ mod following;
 #[cfg(unix)]
 mod files;
 mod harmless;
-// Walls are Linux's.
+// Walls exist only on Linux.
 #[cfg(target_os = "linux")]
 mod healing;
 mod ids;
@@ -57,7 +57,7 @@ mod postgres;
 mod prompting;
 mod reading;
 mod record;
-// Elsewhere the platform says whom to trust, and no variable does.
+// On other systems, the platform determines the trusted certificates, and no variable does.
 #[cfg(target_os = "linux")]
 mod refusing;
 mod outside;
@@ -68,7 +68,7 @@ mod serving;
 mod settling;
 mod setup;
 mod sqlite;
-// Pipes of a chosen size, and a device that is always full.
+// Pipes of a certain size, and a device that is always full.
 #[cfg(target_os = "linux")]
 mod sharing;
 mod spending;

@@ -1,11 +1,11 @@
-//! `[[mcp]]`: tools of servers, of which ours is one.
+//! `[[mcp]]`: tools of servers, one of them `backstop mcp`.
 
 use crate::bench::Bench;
 
 const STORE: &str = "sqlite:x.db";
 const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n";
 
-/// A clerk that is served by `backstop mcp`, and an agent that calls it once with this input.
+/// A clerk that `backstop mcp` serves, and an agent that calls it once with this input.
 fn bench(input: &str, table: &str) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
     let clerk = "[agent]\nname = \"clerk\"\ninstructions = \"You sweep.\"\n[store]\nurl = \"sqlite:clerk.db\"\n\
@@ -59,7 +59,7 @@ fn failure_of_a_served_agent_is_read() {
     assert!(text.contains("input.invalid"), "{text}");
 }
 
-/// A server of which one tool cannot be used, and one is listed twice.
+/// A server with an unusable tool, and a tool that is listed twice.
 const ODD: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -116,14 +116,14 @@ fn server_sees_only_named_variables() {
     let bench = bench("{}", "").with("TOP_SECRET", "s3cret-value").with("NAMED", "shown");
     let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
     let (before, _) = file.split_once("command =").unwrap();
-    // The end of what it writes is shown, and a path may be long.
+    // The end of its output is shown, and a path may be long.
     let command = "command = [\"sh\", \"-c\", \"env | grep -v ^PATH= >&2; exit 1\"]\nenv = [\"PATH\", \"NAMED\"]\n";
     bench.write("other.toml", &format!("{before}{command}"));
     let ran = bench.run(&["run", "other.toml"]);
     assert!(ran.err.contains("NAMED=shown") && !ran.err.contains("s3cret-value"), "{}", ran.err);
 }
 
-/// A server in sh, whose tool `print` ends it.
+/// A server in sh that ends in its tool `print`.
 const PRINTER: &str = r#"
 while read -r line; do
     id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -137,7 +137,7 @@ while read -r line; do
 done
 "#;
 
-/// A server that dies when it is called, and an agent that calls it.
+/// A server that dies in a call, and an agent that calls it.
 fn printer(more: &str) -> Bench {
     let bench =
         Bench::new().with("BACKSTOP_STORE", STORE).with("PRINTER_API_KEY", "s3cret-of-the-printer");
@@ -162,7 +162,7 @@ fn death_of_a_server_is_recorded() {
     assert!(message.ends_with(cause), "{message}");
 }
 
-/// Checks an agent file of these tables, and returns the mistakes.
+/// Checks an agent file with these tables, and returns the mistakes.
 fn mistakes(tables: &str) -> Vec<(u64, String)> {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"ok\"\n", tables);
@@ -195,7 +195,7 @@ fn check_finds_contradictions_of_servers() {
     );
     let name = "[[mcp]]\nname = \"a b\"\ncommand = [\"sh\"]\n";
     check(name, "its name must be");
-    // Credentials are not asked for.
+    // Credentials are not needed.
     let login = "oauth = { client_id = \"x\", client_secret = \"env:NO_SUCH_SECRET\" }";
     assert!(mistakes(&server(&format!("{url}\n{login}\n# FINE"))).is_empty());
 }
@@ -224,7 +224,7 @@ fn network_of_the_file_is_for_urls_too() {
     }
     let fine = tables("{ hosts = [\"*.example.com\"] }") + "# FINE";
     assert!(mistakes(&fine).is_empty());
-    // Rules that cannot be are found once, however many programs they are for.
+    // Invalid rules are reported once, for any number of programs.
     let small = "[environment]\nmemory_mib = 1\n[[mcp]]\nname = \"a\"\ncommand = [\"sh\"]\n";
     let found = mistakes(small);
     assert_eq!(found.len(), 1, "{found:?}");

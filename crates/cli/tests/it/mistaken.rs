@@ -1,4 +1,4 @@
-//! Mistakes of newcomers: each message says what is wrong, where and how to mend it.
+//! Mistakes of newcomers: each message describes the mistake, its place and how to fix it.
 
 use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::bench::Bench;
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 const CLAUDE: &str = "[model]\nprovider = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\n";
 
-/// Runs an agent file of this text; it is refused, and nothing is left behind.
+/// Runs an agent file with this text, which is refused and leaves no file.
 #[track_caller]
 fn refused(text: &str, what: &str, hint: &str) {
     let bench = Bench::new();
@@ -178,7 +178,7 @@ fn a_model_table_is_named_by_its_header() {
     let bench = Bench::new();
     bench.write("a.toml", &fallback("provider = \"openai\"\nmodel = \"m\"\n"));
     bench.run(&["run", "a.toml", "hi"]).fails(2, into);
-    // An endpoint beside it has the model of `[model]`, so that both lack it.
+    // A pool entry has the model of `[model]`, so both have none.
     let pool =
         "[model]\nprovider = \"script\"\nscript = \"s\"\n[[model.pool]]\nprovider = \"ollama\"\n";
     bench.write("a.toml", pool);
@@ -186,7 +186,7 @@ fn a_model_table_is_named_by_its_header() {
     bench.run(&["run", "a.toml", "hi"]).fails(2, "a.toml:4: [[model.pool]] names no model\n");
 }
 
-/// Checks a file and runs it: both name the line, what is wrong, and how to mend it.
+/// Checks a file and runs it: both report the line, the mistake, and how to fix it.
 #[track_caller]
 fn mistaken(bench: &Bench, line: usize, what: &str, hint: &str) {
     let check = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake\n");

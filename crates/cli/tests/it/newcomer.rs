@@ -1,4 +1,4 @@
-//! What goes wrong on a first day, and what is said of it.
+//! Failures of a first day, and their messages.
 
 use crate::bench::{Bench, repository};
 

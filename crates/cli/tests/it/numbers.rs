@@ -1,4 +1,4 @@
-//! Numbers on their way through a run.
+//! Numbers in all parts of a run.
 
 use crate::bench::Bench;
 

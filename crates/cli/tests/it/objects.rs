@@ -1,4 +1,4 @@
-//! What commands print under `--json` that decide or write something.
+//! Output under `--json` of commands that decide or write.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn waiting() -> (Bench, String, String) {
     (bench, text("run"), text("id"))
 }
 
-/// Returns the one object on standard output, beside which nothing is said.
+/// Returns the only object on standard output, if standard error is empty.
 #[track_caller]
 fn object(ran: Ran) -> serde_json::Value {
     let ran = ran.ok();
@@ -121,7 +121,7 @@ fn what_init_wrote_is_an_object() {
     assert_eq!(written, json!({ "files": ["mine.toml"], "provider": "openai" }));
 }
 
-/// Those that talk, and those that write a file for a shell or for `man`, have nothing to report.
+/// Interactive commands, and those that write a file for a shell or for `man`, have nothing to report.
 const WITHOUT: [&str; 5] = ["chat", "completions", "help", "man", "mcp"];
 
 /// Spec: C2
@@ -130,7 +130,7 @@ fn every_command_that_reports_has_json() {
     let bench = Bench::new();
     let commands = |of: &[&str]| {
         let help = bench.run(&[of, &["--help"]].concat()).ok().out;
-        // The first help lists commands in groups.
+        // The top-level help lists commands in groups.
         let listed = match help.split_once("Commands:\n") {
             Some((_, listed)) => listed.split("\n\n").next().unwrap(),
             None if of.is_empty() => help.split("\nOptions:").next().unwrap(),

@@ -1,4 +1,4 @@
-//! What `backstop worker` says while its database is away.
+//! Output of `backstop worker` during an outage of its database.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::bench::Bench;
 use crate::terminal::kill;
 use crate::worker::until;
 
-/// A proxy on loopback that stops forwarding when it is told, with its connections open: a network that hangs.
+/// A proxy on loopback that can stop forwarding with its connections open, as a hanging network does.
 struct HangingProxy {
     port: u16,
     is_hung: Arc<AtomicBool>,
@@ -39,20 +39,20 @@ impl HangingProxy {
         Self { port, is_hung }
     }
 
-    /// Forwards nothing any more.
+    /// Stops forwarding.
     fn hang(&self) {
         self.is_hung.store(true, Ordering::SeqCst);
     }
 }
 
-/// Forwards in one direction. What is read while the network hangs is kept from the other side for good.
+/// Forwards in one direction. Data that is read while the network hangs never reaches the other side.
 fn forward(mut from: TcpStream, mut to: TcpStream, is_hung: &Arc<AtomicBool>) {
     let is_hung = Arc::clone(is_hung);
     std::thread::spawn(move || {
         let mut buffer = [0; 16 * 1024];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
             if is_hung.load(Ordering::SeqCst) {
-                // The connections stay open until the test is over.
+                // The connections stay open until the end of the test.
                 std::thread::park();
             }
             if to.write_all(&buffer[..read]).is_err() {
@@ -103,14 +103,14 @@ fn hung_network_keeps_no_worker_alive() {
     }
 }
 
-/// Takes the URL of a database apart: what is before the server, its host and port, and the rest.
+/// Splits the URL of a database into the part before the server, its host and port, and the rest.
 fn parts(url: &str) -> (&str, &str, &str) {
     let (user, rest) = url.split_once('@').unwrap();
     let (server, database) = rest.split_once('/').unwrap();
     (user, server, database)
 }
 
-/// Reads lines as they come.
+/// Reads lines as they arrive.
 fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
@@ -123,7 +123,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Waits for a line that has these words; returns it.
+/// Waits for a line with these words; returns it.
 fn said(lines: &Receiver<String>, words: &str) -> String {
     loop {
         let line = lines.recv_timeout(Duration::from_secs(60)).expect(words);

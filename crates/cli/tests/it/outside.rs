@@ -1,4 +1,4 @@
-//! What other processes do to a run: stop it, and check what is recorded of it.
+//! Actions of other processes on a run: they stop it, and check its record.
 
 use std::process::{Command, Stdio};
 

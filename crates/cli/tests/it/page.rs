@@ -1,4 +1,4 @@
-//! A run as one page, and what a person sees who clicks in it.
+//! The page of a run, and its reaction to clicks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -139,7 +139,7 @@ fn click_on_a_failed_call_shows_its_error() {
     assert!(event.contains("id=\"seq-9\" class=\"event failed here\" open"), "{event}");
 }
 
-/// Returns the elements that the page's script made: what stands before its data.
+/// Returns the elements that the page's script created: the part before its data.
 fn shown(browser: &Path, folder: &Path, page: &str) -> String {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--timeout=30000"])

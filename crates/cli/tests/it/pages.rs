@@ -1,4 +1,4 @@
-//! What the README and the pages print is what the command does.
+//! The output in the README and the pages is the output of the command.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::bench::{Bench, repository};
 
-/// Looks like a command and is a text that a key is made of.
+/// A text for the derivation of a key that looks like a command.
 const NO_COMMAND: &str = "backstop log key";
 
 fn pages() -> Vec<PathBuf> {
@@ -16,7 +16,7 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([repository().join("README.md")]).collect()
 }
 
-/// Returns the commands of a page: each line of a shell, and each that stands in a text.
+/// Returns the commands of a page: each line of a shell, and each in a text.
 fn commands(page: &str) -> Vec<String> {
     let shell = Regex::new(r"(?s)```sh\n(.*?)```").unwrap();
     let lines = shell.captures_iter(page).flat_map(|block| block.extract::<1>().1[0].lines());
@@ -28,7 +28,7 @@ fn commands(page: &str) -> Vec<String> {
     ours.map(ToOwned::to_owned).collect()
 }
 
-/// Returns what is typed where a page says this: the first of several choices, and something for each name.
+/// Returns the arguments for a command of a page: the first of several choices, and a value for each name.
 fn typed(command: &str) -> Vec<String> {
     let command = command.split("  #").next().unwrap().split(" > ").next().unwrap();
     let word = |word: &str| {
@@ -44,7 +44,7 @@ fn typed(command: &str) -> Vec<String> {
     command.split_whitespace().map(word).filter(|word| !word.is_empty()).collect()
 }
 
-/// With `--help` behind it, a command line is read and nothing is done.
+/// With `--help` at its end, a command line is parsed and nothing is done.
 #[test]
 fn commands_of_the_pages_are_commands() {
     let bench = Bench::new();
@@ -63,7 +63,7 @@ fn commands_of_the_pages_are_commands() {
     assert!(count > 50, "only {count} commands are on the pages");
 }
 
-/// Takes out what differs from run to run.
+/// Replaces the parts that differ between runs.
 fn same(line: &str) -> String {
     let ids = Regex::new(r"(run_|err_)[0-9a-f_-]{10,}").unwrap();
     let times = Regex::new(r" in [0-9.]+m?s").unwrap();
@@ -76,7 +76,7 @@ fn the_first_run_is_as_printed() {
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let (_, rest) = readme.split_once("```text\n").unwrap();
     let printed = rest.split_once("```").unwrap().0;
-    // The commands are named as cargo's where cargo runs them.
+    // Under cargo, the commands are printed as those of cargo.
     let bench = Bench::new().with("CARGO_MANIFEST_DIR", "x");
     bench.triage();
     let ran = bench.run(&["run", "triage/agent.toml"]).ok();
@@ -87,7 +87,7 @@ fn the_first_run_is_as_printed() {
             Some(begin) => is.starts_with(begin),
             None => is == line,
         };
-        // In its place behind those before it, of one stream or the other.
+        // The line comes after the earlier ones, in one stream or the other.
         let found = lines.iter_mut().any(|lines| match lines.clone().any(fits) {
             true => lines.any(fits),
             false => false,

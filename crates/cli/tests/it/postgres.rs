@@ -7,14 +7,14 @@ use backstop_testkit::PostgresServer;
 use crate::bench::Bench;
 use crate::durable::serves_a_waiting_run;
 
-/// Returns the URL of a new database, unless no server can be had, which is said.
+/// Returns the URL of a new database; prints a note and returns `None` without a server.
 pub(crate) fn database() -> Option<String> {
     let server = PostgresServer::shared()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     Some(runtime.block_on(server.database()))
 }
 
-/// Runs statements in such a database.
+/// Runs statements in a database of [`database`].
 pub(crate) fn execute_in(url: &str, statements: &str) {
     let server = PostgresServer::shared().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -71,7 +71,7 @@ fn a_full_disk_is_a_storage_failure() {
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     bench.run(&["run", "agent.toml"]).ok();
     run("CREATE TABLE filler (n bigint)");
-    // What finds no room stays in the file of the table.
+    // The rows of the failed insert still occupy the file of the table.
     run(
         "DO $$ BEGIN INSERT INTO filler SELECT generate_series(1, 10000000); EXCEPTION WHEN disk_full THEN END $$",
     );

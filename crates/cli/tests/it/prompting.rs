@@ -1,14 +1,14 @@
-//! What a person at the terminal is shown, asked, and taken at their word for.
+//! Prompts for a person at the terminal, and the effect of the answers.
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
 use crate::terminal::{kill, stopping};
 
 const PROMPT: &str = "run it? [y]es, [n]o, [l]ater: ";
-/// A call that looks harmless until one sees its end.
+/// A call that looks harmless except for its end.
 const HIDDEN: &str = "ls -la                                                                                ; rm -rf /";
 
-/// A bench whose tool leaves a line behind each time it runs, and whose model calls it so often.
+/// A bench whose tool writes a line each time it runs, and whose model calls it `calls` times.
 fn bench(calls: usize) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let call = |n| format!("{{ id = \"c{n}\", name = \"refund\", arguments = {{ order = {n} }} }}");
@@ -35,7 +35,7 @@ fn a_person_at_the_terminal_is_asked() {
     for (answer, expected, code, ran) in [
         ("y\n", "approved", 0, 1),
         ("n\nnot today\n", "not today", 0, 0),
-        // Who types no reason says no all the same.
+        // An empty reason still means no.
         ("n\n\n", "Denied by", 0, 0),
         ("n\n\u{4}", "Denied by", 0, 0),
         ("l\n", "waiting for approval", 4, 0),
@@ -92,7 +92,7 @@ fn a_pipe_decides_nothing() {
     let answers = std::fs::File::open(bench.path().join("answers")).unwrap();
     let output = bench.command(&["run", "agent.toml"]).stdin(answers).output().unwrap();
     assert_eq!((output.status.code(), executions(&bench)), (Some(4), 0));
-    // With a terminal for what is shown only, too.
+    // Also with a terminal only for the output.
     let (pty, inside) = pty_process::blocking::open().unwrap();
     let answers = std::fs::File::open(bench.path().join("answers")).unwrap();
     let command = pty_process::blocking::Command::from(bench.command(&["run", "agent.toml"]));

@@ -1,4 +1,4 @@
-//! Commands that read.
+//! Commands that only read.
 
 use std::io::Read;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! The record of a run: sealed, keyed, erased in part, and verified by others.
+//! The record of a run: sealed, keyed, partly erased, and verified by other programs.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::bench::{Bench, Ran, repository};
 use crate::sqlite;
 
-/// What is to be erased.
+/// The text to erase.
 const PRIVATE: &str = "call me on 555-0199";
 const KEY: &str = "7d1f0c5be9a04c3f8a55e2d6b9130c44";
 
@@ -26,7 +26,7 @@ fn begin(bench: &Bench, args: &[&str]) -> String {
     ran["run"].as_str().unwrap().to_owned()
 }
 
-/// Verifies what `trace` prints of a run with the program of the documentation.
+/// Verifies the output of `trace` for a run with the program in the documentation.
 fn verified_elsewhere(bench: &Bench, run: &str, key: Option<&str>, args: &[&str]) -> Ran {
     let trace = bench.run(&["trace", run, "--json"]).ok();
     by_program(&trace.out, key, args)
@@ -179,7 +179,7 @@ fn an_erased_event_leaves_a_record_that_verifies() {
     }
     let first = bench.run(&["trace", &run, "--json"]).ok().json().remove(0);
     assert_eq!((&first["salt"], first["data"].as_object().unwrap().len()), (&Value::Null, 1));
-    // The session goes on without it.
+    // The session continues without it.
     begin(&bench, &["--input", "and now?", "--session", "s-1"]);
     bench.run(&["redact", &run, "99"]).fails(2, "the run has no such event");
     bench.run(&["redact", "run_x", "1"]).fails(2, "no run `run_x`");
@@ -222,7 +222,7 @@ fn a_keyed_record_needs_its_key() {
         let refused = refused.fails(2, &format!("sealed with key `{id}`, which was not given"));
         assert!(!refused.err.contains(KEY) && refused.err.contains("BACKSTOP_LOG_KEY"));
     }
-    // Sealed anew without the key, as far as hashes go.
+    // Resealed without the key, with valid hashes.
     sqlite::execute(
         &bench.path().join("x.db"),
         &format!(

@@ -1,5 +1,4 @@
-//! A server that speaks HTTP/2 and refuses what it is asked, which a client may take for leave to ask
-//! again by itself.
+//! A server that uses HTTP/2 and refuses requests, which a client may take as permission to retry by itself.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::bench::Bench;
 
-/// A certificate for 127.0.0.1, and its key.
+/// A certificate for 127.0.0.1, with its key.
 const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loopback.pem");
 
 /// A stream that is refused was not begun, and HTTP/2 lets a client send it again: reqwest does so
@@ -60,7 +59,7 @@ fn unreachable_server_has_a_hint() {
     );
     assert!(ran.err.contains(&said), "{}", ran.err);
     assert!(!ran.err.contains("t0ken"), "{}", ran.err);
-    // The layers of the client between them are for those who ask.
+    // The layers of the client between them are shown only on request.
     let told =
         ask(&Bench::new(), &format!("http://{free}/v1"), &["-v"]).fails(1, "tcp connect error");
     assert!(told.err.contains(&format!("no connection to `{free}`: error sending request: ")));
@@ -96,7 +95,7 @@ impl Refusing {
         config.alpn_protocols = vec![b"h2".to_vec()];
         let (config, asked) = (Arc::new(config), Arc::<AtomicUsize>::default());
         let counted = Arc::clone(&asked);
-        // Ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
@@ -108,7 +107,7 @@ impl Refusing {
     }
 }
 
-/// Refuses every stream until the client leaves, <https://www.rfc-editor.org/rfc/rfc9113.html>.
+/// Refuses every stream until the client disconnects, <https://www.rfc-editor.org/rfc/rfc9113.html>.
 fn refuse(
     mut stream: StreamOwned<ServerConnection, TcpStream>,
     asked: &AtomicUsize,

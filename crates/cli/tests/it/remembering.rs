@@ -1,15 +1,15 @@
-//! `[memory]` of an agent file, and the tools with which a model keeps notes.
+//! `[memory]` of an agent file, and the tools of a model for notes.
 
 use crate::bench::Bench;
 
-/// A model that says what it was shown, as far as the record has it.
+/// A model that repeats the messages that it got, as far as the record has them.
 const SAYS: &str = "[[model]]\ntext = \"Noted.\"\n";
 
 fn bench() -> Bench {
     Bench::new().with("BACKSTOP_STORE", "sqlite:x.db")
 }
 
-/// Returns what the last run read before its first model call.
+/// Returns the memory that the last run read before its first model call.
 fn read(bench: &Bench) -> String {
     let events = bench.run(&["trace", "last", "--json"]).ok().json();
     let read = events.iter().find(|event| event["type"] == "memory.read");

@@ -24,7 +24,7 @@ fn tool_events(events: &[Value]) -> Vec<(String, String, bool)> {
             (text(&data["call_id"]), text(&data["tool"]), data["ok"] == true)
         })
         .collect();
-    // They stand in the order of completion.
+    // They are in the order of completion.
     tools.sort();
     tools
 }
@@ -366,7 +366,7 @@ fn echoed_key_of_a_fallback_is_printed_nowhere() {
         "type": "invalid_request_error", "code": "invalid_api_key",
         "message": format!("Incorrect API key provided: {key}"),
     }});
-    // The adapter hides its key in an error; what the model says is hidden by the run.
+    // The adapter hides its key in an error; the run hides it in text of the model.
     let echoes = json!({ "choices": [{
         "message": { "content": format!("your key is {key}") }, "finish_reason": "stop",
     }]});
@@ -472,7 +472,7 @@ fn an_attempt_is_limited_as_its_provider_says() {
     bench.run(&["run", "zero.toml"]).fails(2, "expected a whole number from 1 on");
 }
 
-/// Two scripts are two models: each goes on behind its own answers.
+/// Two scripts are two models: each continues after its own answers.
 #[test]
 fn resumed_run_keeps_its_script_position() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");

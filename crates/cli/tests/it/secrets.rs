@@ -1,4 +1,4 @@
-//! Keys and what looks like one, on their way through the command.
+//! Keys, and text that looks like a key, in all output of the command.
 
 use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::bench::Bench;
 
 const KEY: &str = "canary+Zm9vYmFy/key=0123456789";
 
-/// Everything that the command left behind, and what it says of it afterwards.
+/// Returns all files that the command left, and its output about them.
 fn everything(bench: &Bench) -> String {
     let mut said = String::new();
     for run in bench.run(&["runs", "--json"]).json() {
@@ -24,7 +24,7 @@ fn everything(bench: &Bench) -> String {
         }
     }
     for file in bench.files() {
-        // What was given is not what was said.
+        // Input files are not output.
         if !matches!(file.extension().and_then(|end| end.to_str()), Some("toml" | "sh")) {
             said += &String::from_utf8_lossy(&std::fs::read(file).unwrap());
         }
@@ -39,7 +39,7 @@ fn bench() -> Bench {
         .with("BACKSTOP_STORE", "sqlite:x.db")
 }
 
-/// Writes an agent whose model asks for one call of the tool `go`.
+/// Writes an agent whose model calls the tool `go` once.
 fn asking(bench: &Bench, more: &str) {
     bench.agent(
         "[[model]]\ntool_calls = [{ id = \"c1\", name = \"go\", arguments = {} }]\n[[model]]\ntext = \"done\"\n",
@@ -142,7 +142,7 @@ fn keys_beside_invalid_bytes_are_taken_out() {
     bench.write("go.sh", &format!("printf '\\377 {KEY} and \\376' >&2; exit 1"));
     let ran = bench.run(&["run", "agent.toml"]).ok();
     let said = format!("{}{}{}", ran.out, ran.err, everything(&bench));
-    // `canary` at each of the three places in a group of three bytes.
+    // `canary` at each of the three offsets in a group of three bytes.
     for part in ["canary", "Y2FuYXJ5", "NhbmFye", "jYW5hcn"] {
         assert!(!said.contains(part), "{part}: {said}");
     }

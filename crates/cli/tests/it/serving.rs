@@ -12,7 +12,7 @@ use crate::bench::Bench;
 const STORE: &str = "sqlite:x.db";
 const MORE: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"builtin\"\nname = \"shell\"\n";
 
-/// An agent that runs a command, if a person agrees, and the endpoint of its model.
+/// An agent that runs a command after an approval, and the endpoint of its model.
 fn bench() -> (Bench, ScriptedEndpoint) {
     bench_with("echo hi")
 }
@@ -27,7 +27,7 @@ fn bench_with(command: &str) -> (Bench, ScriptedEndpoint) {
     (bench, model)
 }
 
-/// A server of ours, spoken to line by line.
+/// A running `backstop mcp` that is used line by line.
 pub(crate) struct Served {
     child: Child,
     write: ChildStdin,
@@ -97,7 +97,7 @@ impl Served {
         self.ask("tools/call", call)["result"].clone()
     }
 
-    /// Closes the connection as a client does that leaves.
+    /// Closes the connection as a client does at its end.
     pub(crate) fn leave(mut self) {
         drop(self.write);
         let mut rest = String::new();
@@ -182,7 +182,7 @@ fn run_that_another_process_resumed_is_running() {
     let run = said["structuredContent"]["run"].as_str().unwrap().to_owned();
     bench.run(&["approve", "last", "--by", "ops"]).ok();
     let mut other = bench.command(&["resume", &run]).stdout(Stdio::null()).spawn().unwrap();
-    // The command reads from it.
+    // The command reads from the pipe.
     let go = std::fs::File::create(&pipe).unwrap();
 
     for _ in 0..2 {
@@ -229,14 +229,14 @@ fn served_runs_have_their_own_place_in_scripts() {
     let mut served = Served::start(&bench);
     let runs = ["one", "two", "three"].map(|input| waits(&served.call(json!({"input": input}))));
     approve_all(3);
-    // In the process that began them.
+    // In the process that started them.
     for run in &runs[..2] {
         waits(&served.call(json!({"run": run})));
     }
     served.leave();
     approve_all(2);
     let mut served = Served::start(&bench);
-    // In another one, where the third one is a step behind.
+    // In another process, in which the third run is one step behind.
     for (run, text) in [(&runs[0], "all done"), (&runs[2], ""), (&runs[1], "all done")] {
         let said = served.call(json!({"run": run}));
         match text {

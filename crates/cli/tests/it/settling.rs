@@ -1,4 +1,4 @@
-//! What people say of calls whose outcome is unknown, through the command.
+//! Decisions of people about calls of unknown outcome, through the command.
 
 use serde_json::{Value, json};
 

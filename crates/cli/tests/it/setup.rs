@@ -1,4 +1,4 @@
-//! Commands that help to begin: `init`, `check`, `doctor`, `completions`, `man`.
+//! Commands for the first steps: `init`, `check`, `doctor`, `completions`, `man`.
 
 use backstop_provider::ScriptedAnswer;
 use backstop_testkit::{ClosedPort, ScriptedEndpoint};
@@ -18,7 +18,7 @@ fn init_writes_an_agent_that_runs_at_once() {
     assert_eq!(ran.err.matches("✓ fs_").count(), 2, "{}", ran.err);
     let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
     assert!(agent.contains("\n# [store]\n# url ="), "{agent}");
-    // Each line that is commented out is one of the format.
+    // Each commented line is valid in the format.
     let all = agent.replace("# [[model.fallback]]", "[[model.fallback]]");
     let all = all.replace("# provider = \"openai\"", "provider = \"openai\"");
     let all = all.replace("# model = \"gpt-5-mini\"", "model = \"gpt-5-mini\"");

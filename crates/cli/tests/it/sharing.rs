@@ -28,7 +28,7 @@ fn files_agree_about_their_store() {
             bench.run(&[command, "a.toml", "b.toml", "c.toml"]).fails(2, &why);
         }
     }
-    // One that says nothing takes what the others say.
+    // A file without a setting takes it from the others.
     agent("b", "");
     bench.run(&["mcp", "a.toml", "b.toml"]).ok();
 }

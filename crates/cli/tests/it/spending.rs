@@ -1,4 +1,4 @@
-//! `[[limit]]` of an agent file: what runs may spend together.
+//! `[[limit]]` of an agent file: spend limits that runs share.
 
 use std::process::{Child, Stdio};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-/// What each answer costs, in billionths of a US dollar.
+/// Cost of each answer, in billionths of a US dollar.
 const ANSWER: u64 = 1_000_000;
 
-/// An agent each of whose answers costs a thousandth of a dollar and takes `delay_ms`.
+/// An agent whose answers each cost a thousandth of a dollar and take `delay_ms`.
 fn bench(limit: &str, delay_ms: u64) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     answering(&bench, limit, delay_ms);
@@ -29,14 +29,14 @@ fn per_day(scope: &str, max_cost_usd: f64) -> String {
     format!("scope = \"{scope}\"\nper = \"day\"\nmax_cost_usd = {max_cost_usd}")
 }
 
-/// Returns what is stored of the only account.
+/// Returns the stored value of the only account.
 fn balance(bench: &Bench, scope: &str) -> Value {
     let stored = bench.run(&["state", "list", "--scope", scope, "--json"]).ok().json();
     assert!((1..=2).contains(&stored.len()), "{stored:?}");
     stored[0]["value"].clone()
 }
 
-/// Returns how the run ended, and why.
+/// Returns the outcome of the run, and its reason.
 fn ended(run: &Value) -> (&str, Option<&str>) {
     (run["outcome"].as_str().unwrap(), run["reason"].as_str())
 }
@@ -57,7 +57,7 @@ fn second_run_of_the_day_is_refused() {
     let shown = bench.run(&["trace", "last"]).ok().out;
     let line = "budget.cost_usd: spend limit of agent `agent` per day, 0.001 of 0.001";
     assert!(shown.contains(line), "{shown}");
-    // More of the run's own budget would not help.
+    // A larger budget of the run itself would not help.
     let said = bench.run(&["run", "agent.toml"]).err;
     assert!(said.contains("--reopen\n") && !said.contains("--budget"), "{said}");
     assert!(said.contains(line), "{said}");
@@ -93,7 +93,7 @@ fn sixteen_processes_share_a_limit() {
     let runs = bench.run(&["runs", "--json"]).ok().json();
     let answered = runs.iter().filter(|run| run["usage"]["model_attempts"] == 1).count();
     assert_eq!(runs.len(), 16);
-    // What is reserved for an answer is a little more than it costs, so that there is room for these only.
+    // The reservation for an answer is a little more than its cost, so there is room for these only.
     assert_eq!(answered, 4);
     let used = balance(&bench, "limit:global:all");
     assert_eq!(used, 4 * ANSWER, "none is lost, none counted twice");
@@ -108,7 +108,7 @@ fn killed_attempt_counts_once() {
         let stored = bench.run(&["state", "list", "--scope", "limit:agent:agent", "--json"]);
         Some(stored.json().first()?["value"].clone())
     };
-    // A look takes some milliseconds.
+    // A check takes some milliseconds.
     let reserved = (0..3_000).find_map(|_| stored()).expect("something is reserved");
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Changing a store behind the back of the command.
+//! Changes to a store that bypass the command.
 
 use std::path::Path;
 

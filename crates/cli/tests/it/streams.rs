@@ -1,4 +1,4 @@
-//! Standard streams that are not read, or full, and signals meanwhile.
+//! Standard streams that are not read, or full, with signals meanwhile.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, PipeReader, Read, pipe};
@@ -10,7 +10,7 @@ use crate::terminal::{kill, stopping};
 
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 
-/// An agent that says much: it calls tools in batches of 25, then does what the rest of its script says.
+/// An agent with much output: it calls tools in batches of 25, then continues with the rest of its script.
 fn busy(batches: usize, rest: &str) -> Bench {
     let bench =
         Bench::new().with("BACKSTOP_STORE", "sqlite:x.db").with("TOKIO_WORKER_THREADS", "1");
@@ -32,7 +32,7 @@ fn busy(batches: usize, rest: &str) -> Bench {
     bench
 }
 
-/// Starts the command with a standard error that is not read, and that holds one page.
+/// Starts the command with an unread standard error that holds one page.
 fn unread(bench: &Bench) -> (Child, PipeReader) {
     let (reader, writer) = pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
@@ -118,7 +118,7 @@ fn a_hangup_that_is_ignored_stops_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Makes a shell start the command.
+/// Returns a command that starts the line in a shell.
 fn under_shell(bench: &Bench, line: &str) -> Command {
     let like = bench.command(&[]);
     let mut command = Command::new("sh");
@@ -128,7 +128,7 @@ fn under_shell(bench: &Bench, line: &str) -> Command {
     command
 }
 
-/// Looks until there is something.
+/// Polls until there is a value.
 fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(found) = look() {
@@ -138,7 +138,7 @@ fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What is lost is said, and what was printed before and after is there.
+/// Lost lines are reported, and the output before and after them is complete.
 #[test]
 fn a_slow_reader_gets_everything() {
     let bench = busy(2, SAYS);
@@ -195,7 +195,7 @@ fn file_past_its_limit_is_full() {
     bench.run(&["run", "agent.toml"]).ok();
     let input = "x".repeat(100_000);
     bench.write("long", &input);
-    // In blocks of 512 bytes, or of 1,024, as the shell counts.
+    // In blocks of 512 or 1,024 bytes, depending on the shell.
     let limited = "ulimit -f 90; exec \"$BACKSTOP\" run agent.toml --json --input @long";
     let mut command = under_shell(&bench, limited);
     let ran = Ran::of(command.output().unwrap()).fails(5, "").json().remove(0);

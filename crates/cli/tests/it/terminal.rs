@@ -12,21 +12,21 @@ use pty_process::blocking::{Command, Pty, open};
 
 use crate::bench::Bench;
 
-/// Far longer than anything takes.
+/// A time limit far above the duration of any test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A terminal with the command in it.
+/// A terminal in which the command runs.
 pub(crate) struct Terminal {
     child: Child,
     keyboard: Arc<Pty>,
     screen: Arc<(Mutex<String>, Condvar)>,
     reads: JoinHandle<()>,
-    /// How many prompts were answered.
+    /// Number of answered prompts.
     answered: AtomicUsize,
 }
 
 impl Bench {
-    /// Runs the command at a terminal of 80 columns, where this was typed before it started.
+    /// Runs the command at a terminal of 80 columns, with text that was typed before its start.
     pub(crate) fn at_terminal(&self, typed_ahead: &str, args: &[&str]) -> Terminal {
         let (pty, inside) = open().unwrap();
         pty.resize(Size::new(24, 80)).unwrap();
@@ -36,7 +36,7 @@ impl Bench {
         let child = Command::from(command).spawn(inside).unwrap();
         let (keyboard, screen) = (Arc::new(pty), Arc::<(Mutex<String>, Condvar)>::default());
         let (pty, shown) = (Arc::clone(&keyboard), Arc::clone(&screen));
-        // Ends when the command does.
+        // The thread ends with the command.
         let reads = thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = (&*pty).read(&mut bytes) {
@@ -49,7 +49,7 @@ impl Bench {
 }
 
 impl Terminal {
-    /// Waits until a text stands on the screen so many times.
+    /// Waits until the screen contains a text this many times.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str, times: usize) {
         let screen = self.screen.0.lock().unwrap();
@@ -62,7 +62,7 @@ impl Terminal {
         (&*self.keyboard).write_all(text.as_bytes()).unwrap();
     }
 
-    /// Types behind the next prompt that was not answered yet: what is typed earlier may be thrown away.
+    /// Types after the next unanswered prompt: text that is typed earlier may be discarded.
     #[track_caller]
     pub(crate) fn answer(&self, prompt: &str, text: &str) {
         self.wait_for(prompt, self.answered.fetch_add(1, Ordering::Relaxed) + 1);
@@ -73,7 +73,7 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Waits for the end; returns the exit code and everything that was shown.
+    /// Waits for the end; returns the exit code and all output.
     pub(crate) fn end(mut self) -> (i32, String) {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         self.reads.join().unwrap();
@@ -88,8 +88,7 @@ pub(crate) fn kill(signal: &str, process: u32) {
     assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
 }
 
-/// The signals that stop the program. Tests that are started under `nohup` hand on to it that a terminal
-/// that goes away changes nothing.
+/// The signals that stop the program. Under `nohup`, tests inherit that a closed terminal changes nothing.
 pub(crate) fn stopping() -> Vec<&'static str> {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What people see of runs that were dispatched by others.
+//! Dispatched runs in the output for people.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
-/// An agent `lead` that dispatches `hosts` twice at once, which answers and then fails. The run that failed
-/// is opened again afterwards.
+/// An agent `lead` that dispatches `hosts` twice at once, which answers and then fails. The failed run is reopened
+/// afterwards.
 fn bench() -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let file = bench.path().join("x.db");
@@ -63,7 +63,7 @@ fn runs_below_stand_below_their_caller() {
     assert!(lines[0].ends_with("NOTE") && lines[1].starts_with(root), "{table}");
     assert!(lines[2].starts_with("  run_") && lines[3].starts_with("  run_"), "{table}");
     assert_eq!(table.matches("reopened on its own").count(), 1, "{table}");
-    // A filter holds for callers, and for a run whose caller it leaves out.
+    // A filter also matches callers, and a run whose caller it excludes.
     assert_eq!(bench.run(&["runs", "--agent", "lead"]).ok().out, table);
     let alone = bench.run(&["runs", "--agent", "hosts", "--limit", "1"]).ok().out;
     assert!(

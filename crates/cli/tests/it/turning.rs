@@ -1,10 +1,10 @@
-//! Sessions of a conversation: back to before a turn, beside it, and on again.
+//! Sessions of a conversation: back to before a turn, into a copy, and forward again.
 
 use backstop_testkit::ScriptedEndpoint;
 
 use crate::chatting::{PROMPT, STORE, answers, bench, chat, sent, session, users};
 
-/// What takes away what stands on the line.
+/// Key that clears the line.
 const CLEAR: &str = "\u{15}";
 
 /// Spec: W7
@@ -29,7 +29,7 @@ fn undo_goes_on_from_before_the_last_turn() {
     assert_eq!(users(&endpoint), ["one", "two, or rather three"]);
     let second = session(&bench);
     assert_ne!(first, second, "what was taken back stays where it is");
-    // Of the first turn of a session that went on from another, too.
+    // Also for the first turn of a session that continues another one.
     terminal.say("/undo");
     terminal.wait_for("the last turn is taken back", 2);
     terminal.wait_for(PROMPT, 7);
@@ -60,7 +60,7 @@ fn undo_again_goes_back_further() {
     assert_eq!(users(&endpoint), ["one", "two, or rather four"]);
     let said = sent(&endpoint);
     assert_eq!(said[said.len() - 2], ("assistant".into(), "answer 0".into()));
-    // Into what was said before the session began, and behind a fork, too.
+    // Also into the messages before the session began, and after a fork.
     terminal.say("/fork");
     terminal.wait_for("going on in a session of its own, which", 1);
     for (line, shown, times) in [
@@ -107,7 +107,7 @@ fn a_session_is_greeted_by_its_turns() {
     terminal.say("/quit");
     let (_, screen) = terminal.end();
     assert!(screen.contains("chat agent.toml --session s-1 --store sqlite:"), "{screen}");
-    // A store that the agent file names is not named again.
+    // The command does not repeat a store that the agent file names.
     let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
     bench.write("stored.toml", &format!("{agent}[store]\nurl = \"{STORE}\"\n"));
     let terminal = bench.at_terminal("", &["chat", "stored.toml", "--session", "s-1"]);

@@ -1,4 +1,4 @@
-//! Flags that have no effect where they are given.
+//! Flags that have no effect in their place.
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};

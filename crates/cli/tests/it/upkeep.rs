@@ -1,4 +1,4 @@
-//! Looking after a store: `runs prune`, `runs delete`, `sessions forget`, `backup`, `vacuum`, `verify`.
+//! Maintenance of a store: `runs prune`, `runs delete`, `sessions forget`, `backup`, `vacuum`, `verify`.
 
 use std::process::{Child, Stdio};
 
@@ -8,7 +8,7 @@ use crate::bench::{Bench, Ran};
 use crate::running::{ASKS, REFUNDS};
 use crate::sqlite;
 
-/// What each command is called with; `run_0` and `s-0` are nowhere.
+/// The commands with their arguments; `run_0` and `s-0` do not exist.
 const COMMANDS: [&[&str]; 7] = [
     &["runs", "prune", "--older-than", "0s"],
     &["runs", "delete", "run_0"],
@@ -37,7 +37,7 @@ fn says(bench: &Bench) {
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
 }
 
-/// Its tool fails, and then its model.
+/// Writes an agent whose tool fails, and then its model.
 fn fails(bench: &Bench) {
     let script = format!("{CALLS}[[model]]\nerror = {{ kind = \"invalid_request\" }}\n");
     bench.agent(&script, &format!("{TOOL}command = [\"false\"]\n"));
@@ -47,7 +47,7 @@ fn waits(bench: &Bench) {
     bench.agent(REFUNDS, ASKS);
 }
 
-/// Starts a run that goes on until it is cancelled.
+/// Starts a run that continues until it is cancelled.
 fn live(bench: &Bench) -> (Child, String) {
     let command = "command = [\"sh\", \"-c\", \"touch begun; sleep 300\"]\n";
     bench.agent(&format!("{CALLS}[[model]]\ntext = \"ok\"\n"), &format!("{TOOL}{command}"));
@@ -144,7 +144,7 @@ fn delete_takes_the_last_run_of_a_session() {
     refuses_as_json(delete(&open, &["--json"]), 2, &format!("run `{open}` is open"), OPEN);
     delete("run_x", &[]).fails(2, "error: no run `run_x`\n  hint: the newest runs are: ");
     delete(" ", &[]).fails(2, "it must not be empty");
-    // What both runs met is one error of the session.
+    // The error of both runs is one error of the session.
     says_only(delete(&second, &[]), "1 run taken away, 0 errors, 0 results\n");
     gives(
         delete(&first, &["--json"]),
@@ -252,7 +252,7 @@ fn backup_is_a_store_for_one_reader() {
     assert_eq!(left, [""; 0]);
 }
 
-/// SQLite would take such a file for its own.
+/// SQLite would accept such a file as its own.
 #[test]
 fn backup_never_overwrites_a_file_of_a_store() {
     let bench = bench();

@@ -1,4 +1,4 @@
-//! `[environment]`: what programs of tools reach, what the model reads where a wall holds, and what is refused.
+//! `[environment]`: the reach of tools' programs, the model's view of a wall, and refusals.
 
 use backstop_testkit::{Loopback, Reply};
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn bench(line: &str, environment: &str) -> Bench {
     bench
 }
 
-/// Returns the code, and what the model read.
+/// Returns the code and the text that the model read.
 fn read_by_the_model(bench: &Bench) -> (Value, String) {
     let ran = bench.run(&["run", "agent.toml", "--events"]).ok();
     let responded = ran.json().into_iter().find(|it| it["type"] == "tool.responded").unwrap();
@@ -113,7 +113,7 @@ fn impossible_rules_are_refused() {
     assert!(!missing.path().join("x.db").exists(), "nothing was begun");
 }
 
-/// A server with one tool, which asks a host that the rules do not name, and says in its own words what came of it.
+/// A server with one tool, which connects to a host outside the rules, and describes the result in its own words.
 const SERVER: &str = r#"
 import json, sys, urllib.request
 for line in sys.stdin:

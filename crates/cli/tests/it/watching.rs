@@ -12,7 +12,7 @@ const FAILS: &str = "[[model]]\nerror = { kind = \"auth_failed\" }\n";
 const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n";
 const KEEPS: &str = "command = [\"sh\", \"-c\", \"cat >> told\"]";
 
-/// Writes an agent that fails, and a file whose behaviour is told of it.
+/// Writes an agent that fails, and a file with a behaviour on its failure.
 fn bench(command: &str) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(FAILS, "");
@@ -25,13 +25,13 @@ fn fail(bench: &Bench) {
     bench.run(&["run", "agent.toml"]).fails(1, "provider.auth_failed");
 }
 
-/// The lines that a command kept of what it was told.
+/// Returns the lines that a command kept of its input.
 fn told(bench: &Bench) -> Vec<Value> {
     let told = std::fs::read_to_string(bench.path().join("told")).unwrap_or_default();
     told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A process that serves, and what it said so far.
+/// A process that serves, with its output so far.
 struct Watcher {
     process: Child,
     lines: BufReader<ChildStderr>,

@@ -19,7 +19,7 @@ impl Worker {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Tells it to stop; returns what it printed.
+    /// Stops the worker; returns its output.
     fn stop(mut self) -> (String, String) {
         let id = self.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -149,7 +149,7 @@ fn killed_workers_runs_are_told_as_stranded() {
     assert_eq!(err.matches(&format!("run {run} of `agent` is stranded")).count(), 1, "{err}");
 }
 
-/// Returns what `doctor` says of workers.
+/// Returns the findings of `doctor` about workers.
 fn workers_in_doctor(bench: &Bench, code: i32) -> Value {
     let mut found = bench.run(&["doctor", "--json"]).fails(code, "").json();
     found.retain(|finding| finding["check"] == "workers");
@@ -210,7 +210,7 @@ fn stranded_run_is_listed_until_a_worker_comes() {
         })
     );
 
-    // A worker is there, but with another definition.
+    // There is a worker, but with another definition.
     agent(6);
     let worker = Worker::start(&bench, &[]);
     bench.run(&enqueue).ok();
