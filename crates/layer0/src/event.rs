@@ -1,7 +1,8 @@
-//! The record a run leaves: an envelope and one payload per event type (schema 1).
+//! The record of a run: an envelope, and one payload per event type (schema 1).
 //!
-//! An event is a **fact** (it happened outside the machine and is fed back on replay) or a **decision** (the machine
-//! derived it and derives it again on replay). The [`Actor`] distinguishes them: decisions are the machine's.
+//! An event is a **fact** (it happened outside the machine, and is given to the machine again on replay) or a
+//! **decision** (the machine derived it, and derives it again on replay). The [`Actor`] distinguishes them: decisions
+//! are the machine's.
 
 mod hash;
 mod payload;
@@ -19,37 +20,36 @@ use serde_json::value::RawValue;
 use crate::id::RunId;
 use crate::time::Timestamp;
 
-/// The schema of the payloads in this version.
+/// Schema of the payloads in this version.
 pub const SCHEMA: u32 = 1;
 
-/// One entry of a run's log.
+/// An entry of a run's log.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The run it belongs to.
+    /// The run that the event belongs to.
     pub run: RunId,
-    /// Its place in the run: 1, 2, ….
+    /// The number of the event in its run: 1, 2, ….
     pub seq: u64,
-    /// The time it was recorded.
+    /// The time at which the event was recorded.
     pub at: Timestamp,
     /// The source of the event.
     pub actor: Actor,
-    /// The seq of the event that led to it.
+    /// The seq of the event that led to this one.
     pub caused_by: Option<u64>,
-    /// The schema of its payload.
+    /// The schema of the payload.
     pub schema: u32,
-    /// Its type and payload.
+    /// The type and payload.
     pub kind: EventKind,
-    /// The bytes hashed with the payload, so that an erased one cannot be guessed; `None` if no log keeps the run, and
-    /// in records of the first layout.
+    /// The bytes hashed with the payload, so that an erased payload cannot be guessed; `None` if no log keeps the run,
+    /// and in records of the first layout.
     pub salt: Option<Salt>,
-    /// The link to the event before it, chained, over everything but `run`; zero where no log keeps
-    /// the run.
+    /// The chained hash over the previous event's hash and everything but `run`; zero if no log keeps the run.
     pub hash: Hash,
 }
 
 impl Event {
-    /// Makes an entry of the schema of today that nothing led to and that no log keeps.
+    /// Creates an event of the current schema, without a cause and without a log.
     #[must_use]
     pub fn new(
         run: impl Into<RunId>,
@@ -85,7 +85,7 @@ pub enum Actor {
 }
 
 impl Actor {
-    /// Every actor.
+    /// All actors.
     pub const ALL: &[Self] = &[
         Self::Runtime,
         Self::Machine,
@@ -96,7 +96,7 @@ impl Actor {
         Self::Memory,
     ];
 
-    /// Returns the text in events.
+    /// Returns the actor's text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -110,14 +110,14 @@ impl Actor {
         }
     }
 
-    /// Finds the actor with this text.
+    /// Returns the actor with this text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|actor| actor.as_str() == text)
     }
 }
 
-/// The reason the parts of a stored event make no event.
+/// The reason that a stored event cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -136,7 +136,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Makes [`DecodeError::Payload`].
+    /// Creates a [`DecodeError::Payload`].
     #[must_use]
     pub const fn payload(event_type: &'static str, source: serde_json::Error) -> Self {
         Self::Payload { event_type, source }
@@ -155,11 +155,10 @@ macro_rules! event_kinds {
             )*
         }
 
-        /// Every event type, in the order of the catalogue.
+        /// All event types, in the order of the catalogue.
         pub const EVENT_TYPES: &[&str] = &[$($event_type),*];
 
-        /// Returns the fields of the payload of an event type, by the names they have in JSON; `None`
-        /// of a type that is not in the catalogue.
+        /// Returns the fields of an event type's payload, by their names in JSON; `None` for an unknown type.
         #[must_use]
         pub fn fields_of(event_type: &str) -> Option<&'static [(&'static str, Shape)]> {
             match event_type {
@@ -177,7 +176,7 @@ macro_rules! event_kinds {
                 }
             }
 
-            /// Rebuilds an event from its type and its payload's JSON.
+            /// Decodes an event from its type and its payload's JSON.
             ///
             /// # Errors
             ///
@@ -194,7 +193,7 @@ macro_rules! event_kinds {
             }
         }
 
-        /// Serialises the payload alone; the envelope has the type.
+        /// Serialises only the payload; the envelope has the type.
         impl Serialize for EventKind {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {

@@ -1,4 +1,4 @@
-//! The links of the chain, and the salts under them.
+//! The links of the hash chain, and their salts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A link of the hash chain: 32 bytes, printed as 64 lower-case hex digits.
+/// A link of the hash chain: 32 bytes, formatted as 64 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Hash(pub [u8; 32]);
 
-/// The bytes that are hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
+/// The bytes that are hashed before a payload: 16 bytes, formatted as 32 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Salt(pub [u8; 16]);

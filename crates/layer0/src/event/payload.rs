@@ -1,9 +1,9 @@
-//! The payloads, one struct per event type, named as in the catalogue.
+//! The payloads: one struct per event type, named as in the catalogue.
 //!
-//! They are data that several crates build and read, so their fields are open and each has a
-//! constructor; a change of shape is a change of [`SCHEMA`](super::SCHEMA).
+//! Several crates build and read them, so their fields are public and each has a constructor; a change of their shape
+//! is a change of [`SCHEMA`](super::SCHEMA).
 
-// Before the modules, which see it without importing it from here.
+// The macro has to precede the modules that use it.
 macro_rules! payload {
     (
         $(#[$doc:meta])*
@@ -17,7 +17,7 @@ macro_rules! payload {
         }
 
         impl $name {
-            /// The fields, by the names they have in JSON.
+            /// The fields, by their names in JSON.
             pub(crate) const FIELDS: &[(&str, $crate::event::Shape)] = &[$((
                 $crate::event::shape::json_name(stringify!($field)),
                 <$kind as $crate::event::shape::Shaped>::SHAPE,

@@ -1,4 +1,4 @@
-//! The types of payload fields, for those that name fields in text.
+//! The types of payload fields, for text that names fields.
 
 mod nested;
 
@@ -17,7 +17,7 @@ use crate::message::{ProviderState, StopReason, Transcript};
 use crate::stop::Outcome;
 use crate::time::Timestamp;
 
-/// The JSON type of a payload field. Each may also be null or absent.
+/// The JSON type of a payload field. Every field may also be null or absent.
 ///
 /// ```
 /// use layer0::event::{Shape, fields_of};
@@ -31,15 +31,15 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
-    /// Any JSON, to any depth.
+    /// Any JSON, of any depth.
     Any,
     /// `true` or `false`.
     Boolean,
-    /// A whole number from 0 on.
+    /// An integer from 0 on.
     Count,
-    /// An array of such values.
+    /// An array of values of this shape.
     List(&'static Self),
-    /// An object with any keys, and such values.
+    /// An object with any keys, and values of this shape.
     Map(&'static Self),
     /// A number.
     Number,
@@ -47,16 +47,16 @@ pub enum Shape {
     Object(&'static [(&'static str, Self)]),
     /// A string.
     Text,
-    /// A string that is a time in RFC 3339.
+    /// A string with a time in RFC 3339.
     Time,
 }
 
-/// A type whose JSON has a shape.
+/// A type with a known JSON shape.
 pub(crate) trait Shaped {
     const SHAPE: Shape;
 }
 
-/// Returns the name a field has in JSON.
+/// Returns the name of a field in JSON.
 pub(crate) const fn json_name(field: &'static str) -> &'static str {
     match field.as_bytes() {
         [b'r', b'#', name @ ..] => match str::from_utf8(name) {

@@ -21,7 +21,7 @@ payload! {
         hook: Arc<str>,
         /// The point in the run.
         point: Arc<str>,
-        /// The call it was about.
+        /// The call that it was asked about.
         call_id: Option<CallId>,
         /// The code.
         reason: Code,
@@ -33,7 +33,7 @@ payload! {
 }
 
 impl HookFailed {
-    /// Names the hook, the point and the call, and takes the reason of the failure.
+    /// Creates the event for a failed hook.
     #[must_use]
     pub fn new(
         hook: impl Into<Arc<str>>,
@@ -61,7 +61,7 @@ payload! {
         hook: Arc<str>,
         /// The point in the run.
         point: Arc<str>,
-        /// The call it was about.
+        /// The call that it was asked about.
         call_id: Option<CallId>,
         /// The code.
         reason: Code,
@@ -73,7 +73,7 @@ payload! {
 }
 
 impl HookAborted {
-    /// Names the hook, the point and the call, and takes the reason of the stop.
+    /// Creates the event for a stop by a gate hook.
     #[must_use]
     pub fn new(
         hook: impl Into<Arc<str>>,
@@ -99,13 +99,13 @@ payload! {
     HookPassed {
         /// The point in the run.
         point: Arc<str>,
-        /// The call they were asked about.
+        /// The call that they were asked about.
         call_id: Option<CallId>,
     }
 }
 
 impl HookPassed {
-    /// Names the point, and the call.
+    /// Creates the event for a point, and the call if there is one.
     #[must_use]
     pub fn new(point: impl Into<Arc<str>>, call_id: Option<CallId>) -> Self {
         Self { point: point.into(), call_id }
@@ -115,13 +115,13 @@ impl HookPassed {
 payload! {
     /// Memory was read.
     MemoryRead {
-        /// The entries that it returned.
+        /// The ids of the returned entries.
         entries: Vec<Arc<str>>,
     }
 }
 
 impl MemoryRead {
-    /// States what was remembered.
+    /// Creates the event with the returned entries.
     #[must_use]
     pub const fn new(entries: Vec<Arc<str>>) -> Self {
         Self { entries }
@@ -137,7 +137,7 @@ payload! {
 }
 
 impl MemoryWrote {
-    /// States how many entries were written.
+    /// Creates the event with the number of entries.
     #[must_use]
     pub const fn new(count: u32) -> Self {
         Self { count }
@@ -157,7 +157,7 @@ payload! {
 }
 
 impl MemoryDegraded {
-    /// Names the operation, `read` or `write`, and takes the reason of the failure.
+    /// Creates the event for a failed operation, `read` or `write`.
     #[must_use]
     pub fn new(
         operation: impl Into<Arc<str>>,
@@ -169,25 +169,25 @@ impl MemoryDegraded {
 }
 
 payload! {
-    /// A budget is used up, or what runs may spend together; that is a fact of the runtime, the others are
-    /// decisions of the machine.
+    /// A budget or a spend limit is used up. A used-up spend limit is a fact of the runtime, a used-up budget is a
+    /// decision of the machine.
     BudgetExhausted {
         /// The code.
         reason: Code,
-        /// The part of the code behind the dot.
+        /// The part of the code after the dot.
         dimension: Arc<str>,
-        /// The allowed amount; money is a fraction, all else is counted.
+        /// The allowed amount; an amount of money is a fraction, all others are integers.
         limit: Number,
         /// The used amount.
         used: Number,
-        /// The budget for people; it names a spend limit.
+        /// The description of the budget for people; it names a spend limit.
         #[serde(default)]
         message: Arc<str>,
     }
 }
 
 impl BudgetExhausted {
-    /// States which budget is used up, what was allowed and what was used.
+    /// Creates the event for a budget, with the allowed and the used amount.
     #[must_use]
     pub fn new(
         reason: impl Into<Code>,
@@ -207,11 +207,11 @@ impl BudgetExhausted {
 }
 
 payload! {
-    /// A guard found the model stuck.
+    /// A guard stopped the model because it made no progress.
     GuardTripped {
         /// The code.
         reason: Code,
-        /// The part of the code behind the dot.
+        /// The part of the code after the dot.
         guard: Arc<str>,
         /// The count.
         count: u64,
@@ -223,13 +223,13 @@ payload! {
         /// The hash of the repeated text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text_hash: Option<Arc<str>>,
-        /// The guard for people.
+        /// The description of the guard for people.
         message: Arc<str>,
     }
 }
 
 impl GuardTripped {
-    /// States which guard found something, what was counted and what was allowed.
+    /// Creates the event for a guard, with its count and limit.
     #[must_use]
     pub fn new(
         reason: impl Into<Code>,
@@ -251,7 +251,7 @@ impl GuardTripped {
 }
 
 payload! {
-    /// Something worth knowing happened.
+    /// Something noteworthy happened.
     Warning {
         /// The text of the warning.
         message: Arc<str>,
@@ -259,7 +259,7 @@ payload! {
 }
 
 impl Warning {
-    /// Makes a warning with this text.
+    /// Creates a warning with this text.
     #[must_use]
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self { message: message.into() }
@@ -267,21 +267,21 @@ impl Warning {
 }
 
 payload! {
-    /// An MCP server lists other tools than the run was given; the run keeps to those it was given.
+    /// An MCP server lists other tools than at the start of the run; the run keeps its tools.
     McpToolsChanged {
         /// The server.
         server: Arc<str>,
-        /// Tools it lists since, by the names that the model would call them by.
+        /// Newly listed tools, by the names that the model would use.
         added: Arc<[Arc<str>]>,
-        /// Tools it lists no more.
+        /// Tools that are no longer listed.
         removed: Arc<[Arc<str>]>,
-        /// Tools it describes otherwise.
+        /// Tools with another description.
         changed: Arc<[Arc<str>]>,
     }
 }
 
 impl McpToolsChanged {
-    /// Names the server, with no change yet.
+    /// Creates the event for a server, without changes.
     #[must_use]
     pub fn new(server: impl Into<Arc<str>>) -> Self {
         Self {
@@ -294,23 +294,23 @@ impl McpToolsChanged {
 }
 
 payload! {
-    /// Another operator was called.
+    /// Another operator was dispatched.
     OperatorDispatched {
-        /// Its name.
+        /// The operator's name.
         operator: Arc<str>,
-        /// Its run.
+        /// The operator's run.
         run: RunId,
         /// The number of the attempt: 1, 2, ….
         attempt: u32,
-        /// The tool call it serves.
+        /// The tool call that it serves.
         call_id: Option<CallId>,
-        /// The step of a workflow it serves.
+        /// The step of a workflow that it serves.
         step: Option<Arc<str>>,
         /// SHA-256 of its input, in hex.
         input_digest: Arc<str>,
         /// The part of the caller's budget that its run may use.
         allowance: Box<Allowance>,
-        /// The most that its run may use, with everything that is granted to it.
+        /// The maximum that its run may use, including later grants.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_most: Option<Box<Allowance>>,
         /// Whether it keeps no record of its run. If the process dies, the work of such an operator is lost.
@@ -320,7 +320,7 @@ payload! {
 }
 
 impl OperatorDispatched {
-    /// Describes a dispatch that serves neither a tool call nor a step.
+    /// Creates the event for a dispatch that serves neither a tool call nor a step.
     #[must_use]
     pub fn new(
         operator: impl Into<Arc<str>>,
@@ -349,21 +349,21 @@ const fn is_false(value: &bool) -> bool {
 }
 
 payload! {
-    /// Another operator can do nothing but wait; the call that it serves stays open.
+    /// Another operator can only wait; the call that it serves stays open.
     OperatorWaiting {
-        /// Its name.
+        /// The operator's name.
         operator: Arc<str>,
-        /// Its run.
+        /// The operator's run.
         run: RunId,
         /// The reason of the wait.
         r#for: WaitFor,
-        /// The open approvals in it and below.
+        /// The open approvals of its run and of child runs.
         approvals: Vec<ApprovalId>,
     }
 }
 
 impl OperatorWaiting {
-    /// States what an operator waits for, and what people have to decide.
+    /// Creates the event for a wait, with the open approvals.
     #[must_use]
     pub fn new(
         operator: impl Into<Arc<str>>,
@@ -376,18 +376,17 @@ impl OperatorWaiting {
 }
 
 payload! {
-    /// A run below may use more than it was given at first. The event is in the caller's record, then in that of the
-    /// run.
+    /// A child run was granted more budget. The event is recorded first by the caller, then by the child run.
     BudgetGranted {
-        /// The run below.
+        /// The child run.
         run: RunId,
-        /// The amount it may use in addition to earlier grants; null when nothing is left.
+        /// The amount that it may use in addition to earlier grants; null if nothing is left.
         allowance: Option<Box<Allowance>>,
     }
 }
 
 impl BudgetGranted {
-    /// States the amount that a run below may use in addition to earlier grants.
+    /// Creates the event for a grant to a child run.
     #[must_use]
     pub fn new(run: impl Into<RunId>, allowance: Option<Allowance>) -> Self {
         Self { run: run.into(), allowance: allowance.map(Box::new) }
@@ -395,19 +394,19 @@ impl BudgetGranted {
 }
 
 payload! {
-    /// Another operator came back.
+    /// Another operator returned.
     OperatorReturned {
-        /// Its name.
+        /// The operator's name.
         operator: Arc<str>,
-        /// Its run.
+        /// The operator's run.
         run: RunId,
         /// The outcome.
         outcome: Outcome,
         /// The code of the failure or stop; null exactly when completed.
         reason: Option<Code>,
-        /// The usage of its run, dispatches included.
+        /// The usage of its run, including child runs.
         usage: Usage,
-        /// The output, if it keeps no record of its run.
+        /// The output, if the operator keeps no record of its run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<JsonText>,
         /// Whether trying again can help; null unless it failed.
@@ -416,7 +415,7 @@ payload! {
         /// Whether it may have acted on the world: `none`, `unknown` or `happened`; null unless it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<Effect>,
-        /// The messages of the failure, the outermost first.
+        /// The messages of the failure, outermost first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         messages: Vec<Arc<str>>,
         /// Whether the workflow stopped it because no step waited for its answer any more.
@@ -426,7 +425,7 @@ payload! {
 }
 
 impl OperatorReturned {
-    /// States how the run of an operator ended; `reason` is `None` exactly when it completed.
+    /// Creates the event for the end of an operator's run; `reason` is `None` exactly when it completed.
     #[must_use]
     pub fn new(
         operator: impl Into<Arc<str>>,
@@ -452,7 +451,7 @@ impl OperatorReturned {
 }
 
 payload! {
-    /// A step of a workflow was refused before a run of its operator began.
+    /// A step of a workflow was refused before its operator's run began.
     OperatorRefused {
         /// The operator's name.
         operator: Arc<str>,
@@ -460,13 +459,13 @@ payload! {
         step: Arc<str>,
         /// The code.
         reason: Code,
-        /// The messages of the failure, the outermost first.
+        /// The messages of the failure, outermost first.
         messages: Vec<Arc<str>>,
     }
 }
 
 impl OperatorRefused {
-    /// Names the operator and the step, and states the reason.
+    /// Creates the event for a refused step.
     #[must_use]
     pub fn new(
         operator: impl Into<Arc<str>>,
@@ -479,17 +478,17 @@ impl OperatorRefused {
 }
 
 payload! {
-    /// A workflow chose what follows a step.
+    /// A workflow chose the step after another one.
     WorkflowRouted {
         /// The step.
         step: Arc<str>,
-        /// The step that follows.
+        /// The next step.
         to: Arc<str>,
     }
 }
 
 impl WorkflowRouted {
-    /// Names a step, and the one that follows it.
+    /// Creates the event for a step and its next one.
     #[must_use]
     pub fn new(step: impl Into<Arc<str>>, to: impl Into<Arc<str>>) -> Self {
         Self { step: step.into(), to: to.into() }
@@ -497,9 +496,9 @@ impl WorkflowRouted {
 }
 
 payload! {
-    /// A signal arrived.
+    /// A signal was received.
     SignalReceived {
-        /// Its name.
+        /// The signal's name.
         name: Arc<str>,
         /// The data of the signal.
         #[serde(serialize_with = "serialize_sorted")]
@@ -511,15 +510,15 @@ payload! {
 }
 
 impl SignalReceived {
-    /// Names the signal, with its data.
+    /// Creates the event for a signal with its data.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, data: Value) -> Self {
         Self { name: name.into(), data, cause: None }
     }
 }
 
-/// Writes a value with sorted keys, whatever order serde_json keeps. What no reader follows is left as it
-/// is, to be refused.
+/// Writes a value with sorted keys, regardless of serde_json's order. A value that is nested too deep to be read is
+/// written unchanged, and then refused.
 fn serialize_sorted<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
     match is_deeper(value, MAX_DEPTH) {
         true => value.serialize(serializer),

@@ -1,4 +1,4 @@
-//! Behaviours: what was delivered to them, how it ended, and what they caused.
+//! Behaviours: deliveries, their ends, and the events that they caused.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use crate::id::RunId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Cause {
-    /// The subscription that the event was delivered to.
+    /// The subscription of the behaviour.
     pub subscription: Arc<str>,
-    /// The run whose event it was.
+    /// The run of the delivered event.
     pub run: RunId,
-    /// The event.
+    /// The seq of the delivered event.
     pub seq: u64,
-    /// The number of deliveries that led to it, one after the other; 1 if that event had no cause itself.
+    /// The number of consecutive deliveries that led to it; 1 if the delivered event had no cause itself.
     pub length: u32,
 }
 
 impl Cause {
-    /// Names the subscription, the run and its event, and states how long the chain of causes is.
+    /// Creates a cause from the subscription, the delivered event and the length of the chain.
     #[must_use]
     pub fn new(
         subscription: impl Into<Arc<str>>,
@@ -43,27 +43,27 @@ impl Cause {
 }
 
 payload! {
-    /// A segment of a subscription's record began.
+    /// A segment of a subscription's record was opened.
     SubscriptionOpened {
         /// The name of the subscription.
         name: Arc<str>,
-        /// The pattern it has from here on; several are separated by ` or `.
+        /// The subscription's pattern from here on; several patterns are separated by ` or `.
         pattern: Arc<str>,
-        /// The segment before; null in the first one.
+        /// The previous segment; null in the first one.
         follows: Option<RunId>,
-        /// The hash of the last event of the segment before; null in the first one.
+        /// The hash of the previous segment's last event; null in the first segment.
         head: Option<Hash>,
-        /// The id of the key that the segment is sealed with, where it is.
+        /// The id of the key that seals the segment, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key_id: Option<Arc<str>>,
-        /// Whether the row of the segment, and each erasure of one of its events, are sealed with the key too.
+        /// Whether the key also seals the row of the segment and each erasure of its events.
         #[serde(default, skip_serializing_if = "is_false")]
         row_sealed: bool,
     }
 }
 
 impl SubscriptionOpened {
-    /// Begins the first segment of a subscription's record.
+    /// Creates the first event of a subscription's first segment.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, pattern: impl Into<Arc<str>>) -> Self {
         let (name, pattern) = (name.into(), pattern.into());
@@ -72,27 +72,27 @@ impl SubscriptionOpened {
 }
 
 payload! {
-    /// A behaviour was given an event.
+    /// An event was delivered to a behaviour.
     BehaviorDelivered {
-        /// Its name.
+        /// The behaviour's name.
         behavior: Arc<str>,
-        /// The run whose event it is.
+        /// The run of the event.
         run: RunId,
-        /// The event.
+        /// The seq of the event.
         seq: u64,
         /// The event's type.
         event: Arc<str>,
-        /// The number of deliveries that led to this, one after the other, itself included.
+        /// The number of consecutive deliveries that led to this one, including itself.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         length: u32,
-        /// The number of processes that died while this delivery was in progress; absent if none did.
+        /// The number of processes that died during this delivery; absent if none did.
         #[serde(default, skip_serializing_if = "is_zero")]
         deaths: u32,
     }
 }
 
 impl BehaviorDelivered {
-    /// Names the behaviour and the event it was given.
+    /// Creates the event for a delivery to a behaviour.
     #[must_use]
     pub fn new(
         behavior: impl Into<Arc<str>>,
@@ -125,21 +125,21 @@ const fn is_zero(deaths: &u32) -> bool {
 }
 
 payload! {
-    /// A behaviour finished its work on an event.
+    /// A behaviour completed its work on an event.
     BehaviorCompleted {
-        /// Its name.
+        /// The behaviour's name.
         behavior: Arc<str>,
-        /// The run whose event it was given.
+        /// The run of the delivered event.
         run: RunId,
-        /// The event.
+        /// The seq of the delivered event.
         seq: u64,
-        /// The number of attempts it took: 1, 2, ….
+        /// The number of attempts: 1, 2, ….
         attempts: u32,
     }
 }
 
 impl BehaviorCompleted {
-    /// Names the behaviour and the event, and states how many attempts it took.
+    /// Creates the event for a completed delivery.
     #[must_use]
     pub fn new(
         behavior: impl Into<Arc<str>>,
@@ -152,15 +152,15 @@ impl BehaviorCompleted {
 }
 
 payload! {
-    /// A behaviour failed at an event, which is set aside; the others still fire.
+    /// A behaviour failed on an event, which is set aside; other behaviours still run.
     BehaviorFailed {
-        /// Its name.
+        /// The behaviour's name.
         behavior: Arc<str>,
-        /// The run whose event it was given.
+        /// The run of the delivered event.
         run: RunId,
-        /// The event.
+        /// The seq of the delivered event.
         seq: u64,
-        /// The number of attempts; 0 if it was not asked.
+        /// The number of attempts; 0 if the behaviour was not run.
         attempts: u32,
         /// The type of the error.
         exception_type: Arc<str>,
@@ -168,14 +168,14 @@ payload! {
         reason: Code,
         /// The description of the failure.
         message: Arc<str>,
-        /// The number of deliveries that led to this, one after the other, itself included.
+        /// The number of consecutive deliveries that led to this one, including itself.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         length: u32,
     }
 }
 
 impl BehaviorFailed {
-    /// States what was delivered, how many attempts were made, and why the last one failed.
+    /// Creates the event for a failed delivery, with the last attempt's error.
     #[must_use]
     pub fn new(
         delivered: &BehaviorDelivered,

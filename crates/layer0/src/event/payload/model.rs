@@ -1,4 +1,4 @@
-//! Model calls and what they are sent.
+//! Model calls and their requests.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::message::{ProviderState, StopReason, ToolCall};
 use crate::usage::TokenUsage;
 
 payload! {
-    /// The model is about to be asked.
+    /// A model call starts.
     ModelRequested {
         /// The number of the call: 1, 2, ….
         call: u32,
@@ -18,13 +18,13 @@ payload! {
         request_digest: Arc<str>,
         /// FNV-1a 64 over the tool list, 16 hex digits.
         tools_digest: Arc<str>,
-        /// The number of messages it is sent.
+        /// The number of messages in the request.
         messages: u32,
     }
 }
 
 impl ModelRequested {
-    /// States which call it is, and what is sent.
+    /// Creates the event for a call and its request.
     #[must_use]
     pub fn new(
         call: u32,
@@ -44,47 +44,47 @@ impl ModelRequested {
 payload! {
     /// One attempt of a model call ended.
     ModelAttempted {
-        /// The number of the call.
+        /// The number of the model call.
         call: u32,
-        /// The number of its attempt: 1, 2, ….
+        /// The number of the attempt: 1, 2, ….
         attempt: u32,
-        /// The provider that was asked.
+        /// The provider of the attempt.
         provider: Arc<str>,
-        /// The model that was asked, as its provider names it; left out where it is not known.
+        /// The model of the attempt, as its provider names it; absent if it is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Arc<str>>,
         /// The code of the failure; null for a success.
         code: Option<Code>,
-        /// The HTTP status, where there was one.
+        /// The HTTP status, if there was one.
         status: Option<u16>,
-        /// The wait that follows, in milliseconds; null when no attempt follows.
+        /// The wait before the next attempt, in milliseconds; null if there is none.
         delay_ms: Option<u64>,
-        /// The tokens that were billed.
+        /// The billed tokens.
         usage: Option<TokenUsage>,
-        /// Whether `usage` holds a count that the provider did not report, and that was estimated from
-        /// the length of the texts.
+        /// Whether `usage` contains a count that the provider did not report, and that was estimated from the length of
+        /// the texts.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         usage_estimated: bool,
-        /// Their cost, in billionths of a US dollar; null without a price.
+        /// The cost of the tokens, in billionths of a US dollar; null without a price.
         #[serde(default)]
         cost_nanousd: Option<u64>,
-        /// The provider that is asked next; null unless it is another one.
+        /// The provider of the next attempt; null unless it is another one.
         #[serde(default)]
         next_provider: Option<Arc<str>>,
-        /// The time it took, in milliseconds; 0 in records without it.
+        /// The duration of the attempt, in milliseconds; 0 in records without it.
         #[serde(default)]
         duration_ms: u64,
-        /// The time until the first piece of an answer that comes in pieces, in milliseconds.
+        /// The time until the first chunk of a streamed answer, in milliseconds.
         #[serde(default)]
         first_token_ms: Option<u64>,
-        /// The provider's id of the request, to be named in a request to its support.
+        /// The provider's id of the request, for a request to its support.
         #[serde(default)]
         request_id: Option<Arc<str>>,
     }
 }
 
 impl ModelAttempted {
-    /// Describes an attempt that worked, without further details.
+    /// Creates the event for a successful attempt, without further details.
     #[must_use]
     pub fn new(call: u32, attempt: u32, provider: impl Into<Arc<str>>) -> Self {
         Self {
@@ -109,7 +109,7 @@ impl ModelAttempted {
 payload! {
     /// The model answered.
     ModelResponded {
-        /// The number of the call.
+        /// The number of the model call.
         call: u32,
         /// The text of the answer.
         text: Arc<str>,
@@ -118,23 +118,23 @@ payload! {
         answer: Option<Arc<str>>,
         /// The model's thinking, if the provider returns it.
         thinking: Option<Arc<str>>,
-        /// The data that the provider wants back with it.
+        /// The data that the provider requires back with the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_state: Option<ProviderState>,
-        /// The tool calls that it requests.
+        /// The requested tool calls.
         tool_calls: Arc<[ToolCall]>,
-        /// The reason it stopped.
+        /// The reason that the model stopped.
         stop_reason: StopReason,
         /// The tokens billed for the answer.
         usage: TokenUsage,
-        /// Whether `usage` holds an estimated count, as in [`ModelAttempted`].
+        /// Whether `usage` contains an estimated count, as in [`ModelAttempted`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         usage_estimated: bool,
     }
 }
 
 impl ModelResponded {
-    /// Makes an answer of a model that did not think aloud, and whose provider wants nothing back.
+    /// Creates an answer without thinking, and without data for the provider.
     #[must_use]
     pub fn new(
         call: u32,
@@ -158,7 +158,7 @@ impl ModelResponded {
 }
 
 impl ModelResponded {
-    /// Returns whether the answer has anything that belongs to the transcript.
+    /// Returns whether the answer has content for the transcript.
     #[must_use]
     pub fn is_said(&self) -> bool {
         let says = !self.text.trim().is_empty() || !self.tool_calls.is_empty();
@@ -175,27 +175,27 @@ impl ModelResponded {
 }
 
 payload! {
-    /// A model call failed for good.
+    /// A model call failed finally.
     ModelFailed {
-        /// The number of the call.
+        /// The number of the model call.
         call: u32,
         /// The code of the failure.
         reason: Code,
-        /// The failure for people.
+        /// The description of the failure for people.
         message: Arc<str>,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
         /// The number of attempts.
         attempts: u32,
-        /// The failure's retry answers, if they differ from its code's: a call that was given up may help later as the
-        /// code states.
+        /// The failure's retry answers, if they differ from those of its code: a call that failed after all retries may
+        /// help later, as its code states.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry: Option<RetryFacts>,
     }
 }
 
 impl ModelFailed {
-    /// Takes the reason a call failed, and the number of attempts: its message is the outermost of the chain.
+    /// Creates the event for a failed call; its message is the first of the chain.
     #[must_use]
     pub fn new(call: u32, reason: impl Into<Code>, chain: Vec<String>, attempts: u32) -> Self {
         let message = chain.first().map_or("", String::as_str).into();
@@ -204,21 +204,21 @@ impl ModelFailed {
 }
 
 payload! {
-    /// Older messages were folded.
+    /// Older messages were compacted.
     ContextCompacted {
-        /// The first message that was folded.
+        /// The first compacted message.
         from: u32,
-        /// The last one.
+        /// The last compacted message.
         to: u32,
-        /// Estimated tokens before.
+        /// The estimated number of tokens before.
         tokens_before: u64,
-        /// Estimated tokens after.
+        /// The estimated number of tokens after.
         tokens_after: u64,
     }
 }
 
 impl ContextCompacted {
-    /// States which messages were folded, and how many tokens there were before and after.
+    /// Creates the event for the compacted messages, with the number of tokens before and after.
     #[must_use]
     pub const fn new(from: u32, to: u32, tokens_before: u64, tokens_after: u64) -> Self {
         Self { from, to, tokens_before, tokens_after }

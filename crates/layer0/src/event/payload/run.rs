@@ -1,4 +1,4 @@
-//! A run: begun, copied, resumed, ended.
+//! The start, copies, resumptions and end of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::stop::Outcome;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, BudgetIncrease, Usage};
 
-/// The resolved agent that a run was started with, or continues with.
+/// The resolved agent with which a run started, or continues.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AgentRecord {
     /// The agent's name.
     pub name: Arc<str>,
-    /// SHA-256, in hex, of what makes it this agent: name, instructions, limits, guards, budget, memory,
-    /// hooks and tools. Another model or price is the same agent.
+    /// SHA-256, in hex, of everything that identifies the agent: name, instructions, limits, guards, budget, memory,
+    /// hooks and tools. The digest does not depend on the model and its price.
     pub digest: Arc<str>,
-    /// Everything the run needs to be rebuilt, without secrets.
+    /// Everything that is needed to rebuild the run, without secrets.
     pub definition: JsonText,
 }
 
 impl AgentRecord {
-    /// Makes the record of an agent.
+    /// Creates the record of an agent.
     #[must_use]
     pub fn new(
         name: impl Into<Arc<str>>,
@@ -41,8 +41,8 @@ impl AgentRecord {
         Self { name: name.into(), digest: digest.into(), definition: definition.into() }
     }
 
-    /// Returns the definition of a workflow that dispatches these operators. It is no agent: its run is rebuilt
-    /// by its code, from the steps that are recorded.
+    /// Returns the definition of a workflow that dispatches these operators. A workflow is no agent: its run is rebuilt
+    /// by its code, from the recorded steps.
     #[must_use]
     pub fn workflow(calls: &[&str], name: &str) -> JsonText {
         JsonText::from(&json!({ "calls": calls, "workflow": name }))
@@ -51,59 +51,59 @@ impl AgentRecord {
     /// Returns whether this is a workflow.
     #[must_use]
     pub fn is_workflow(&self) -> bool {
-        // Keys are sorted, and no other definition begins so.
+        // Keys are sorted, and no other definition has this beginning.
         self.definition.get().starts_with(r#"{"calls":"#)
     }
 }
 
 payload! {
-    /// A run began.
+    /// A run started.
     RunStarted {
         /// The run itself, because no hash covers the envelope's; null in records of the first layout.
         #[serde(default)]
         run: Option<RunId>,
         /// The caller's input.
         input: Arc<str>,
-        /// The images of its input.
+        /// The images of the input.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// The session it belongs to.
+        /// The session that the run belongs to.
         session: SessionId,
-        /// The agent that answers.
+        /// The agent of the run.
         agent: Box<AgentRecord>,
-        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it is here. Null in
+        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition in this record. Null in
         /// records of the first layout, which have it in `agent.digest`.
         #[serde(default)]
         definition_digest: Option<Arc<str>>,
-        /// The run at the head of its callers, as far as they are known: itself, where nothing
-        /// dispatched it. Null in records of the first layout.
+        /// The first run in the chain of its callers, as far as it is known: the run itself, if nothing dispatched it.
+        /// Null in records of the first layout.
         #[serde(default)]
         root: Option<RunId>,
         /// The run that started this one.
         parent: Option<RunId>,
-        /// The run of the session that this one follows.
+        /// The previous run of the session.
         #[serde(default)]
         follows: Option<Box<Follows>>,
-        /// The run of the session that was dispatched together with this one and began first. The messages of this run
-        /// are then no part of the session's transcript.
+        /// The run of the session that was dispatched together with this one and began first. In this case the messages
+        /// of this run are not part of the session's transcript.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch_of: Option<RunId>,
-        /// The version of the machine that decides; 0 in records that do not say.
+        /// The version of the machine that decides; 0 in records without it.
         #[serde(default)]
         machine: u32,
         /// The number of dispatches above the run.
         #[serde(default)]
         depth: u32,
-        /// The part of its caller's budget that it may use; null without a caller that has one.
+        /// The part of its caller's budget that it may use; null if its caller has none.
         #[serde(default)]
         allowance: Option<Box<Allowance>>,
-        /// Its deadline, on the clock of its events; null without a bound of its caller's.
+        /// Its deadline, on the clock of its events; null if its caller sets none.
         #[serde(default)]
         deadline: Option<Timestamp>,
-        /// JSON Schema that the final answer has to fit, where the caller wants one.
+        /// JSON Schema that the final answer has to fit, if the caller requires one.
         #[serde(default)]
         output_schema: Option<Box<JsonText>>,
-        /// The tools that its MCP servers listed; null without one.
+        /// The tools that its MCP servers listed; null without a server.
         #[serde(default)]
         mcp: Option<Box<JsonText>>,
         /// The caller's labels for the run.
@@ -118,23 +118,23 @@ payload! {
         /// The journal that decides the next step.
         #[serde(default)]
         journal: JournalKind,
-        /// The id of the key that the record is sealed with; null for an unkeyed one.
+        /// The id of the key that seals the record; null for a record without a key.
         #[serde(default)]
         key_id: Option<Arc<str>>,
-        /// Whether the row of the run, and each erasure of one of its events, are sealed with the key too.
+        /// Whether the key also seals the row of the run and each erasure of its events.
         #[serde(default, skip_serializing_if = "is_false")]
         row_sealed: bool,
-        /// The messages before, if the caller brought them along.
+        /// The earlier messages, if the caller provided them.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
-        /// Other sessions whose stored errors and results it may read, since its history and its input may refer to
+        /// Other sessions whose stored errors and results it may read, because its history and its input may refer to
         /// them.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         sessions: Arc<[SessionId]>,
-        /// Whether a workflow's task may be done again after it may have acted.
+        /// Whether a workflow's task may be repeated after it may have acted.
         #[serde(default, skip_serializing_if = "is_false")]
         idempotent: bool,
-        /// Whether the steps of a workflow read what was said in the session before.
+        /// Whether the steps of a workflow read the earlier messages of the session.
         #[serde(default, skip_serializing_if = "is_false")]
         with_history: bool,
         /// The longest time that a workflow may be parked, in milliseconds.
@@ -144,8 +144,7 @@ payload! {
 }
 
 impl RunStarted {
-    /// Makes the first event of a run that nothing dispatched, that follows no other one, and that has no other
-    /// properties.
+    /// Creates the first event of a run without a caller, a previous run or other properties.
     #[must_use]
     pub fn new(input: impl Into<Arc<str>>, session: SessionId, agent: AgentRecord) -> Self {
         Self {
@@ -185,40 +184,40 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// The owner of the journal that decides a run's next step.
+/// The owner of the journal that decides the next step of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JournalKind {
-    /// That of the process that has the run: its record is the journal.
+    /// The process that has the run: its record is the journal.
     #[default]
     Local,
 }
 
-/// The state of a session's transcript when a run began.
+/// The state of a session's transcript at the start of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedFollows")]
 #[non_exhaustive]
 pub struct Follows {
-    /// The run before.
+    /// The previous run.
     pub run: RunId,
-    /// Its last event.
+    /// The seq of its last event.
     pub seq: u64,
-    /// The last event's hash, which covers all messages until then.
+    /// The hash of its last event, which covers all messages until then.
     pub digest: Hash,
     /// The number of messages in the transcript.
     pub messages: u64,
 }
 
 impl Follows {
-    /// Names the run and its last event, with its hash, and states how many messages there were.
+    /// Creates the state from the previous run, its last event and the number of messages.
     #[must_use]
     pub fn new(run: impl Into<RunId>, seq: u64, digest: Hash, messages: u64) -> Self {
         Self { run: run.into(), seq, digest, messages }
     }
 }
 
-/// The stored form: the first layout named the run alone.
+/// The stored form: the first layout had only the run.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RecordedFollows {
@@ -243,9 +242,9 @@ payload! {
         /// The run itself; null in records of the first layout.
         #[serde(default)]
         run: Option<RunId>,
-        /// The run it was copied from.
+        /// The run that it was copied from.
         parent: RunId,
-        /// The last event that was copied.
+        /// The seq of the last copied event.
         at: u64,
         /// The session of the copy; null in records of the first layout.
         #[serde(default)]
@@ -254,7 +253,7 @@ payload! {
 }
 
 impl RunForked {
-    /// Names the copy, its session, the run it was copied from and the last event that was.
+    /// Creates the first event of a copy.
     #[must_use]
     pub fn new(
         run: impl Into<RunId>,
@@ -271,16 +270,16 @@ payload! {
     RunResumed {
         /// The process or person that resumed it.
         by: Arc<str>,
-        /// The agent that it continues with from here, if its definition changed.
+        /// The current definition of the agent, if it changed.
         #[serde(default)]
         agent: Option<Box<AgentRecord>>,
-        /// The newest event that the record had lost, if a person accepted the loss.
+        /// The newest lost event of the record, if a person accepted the loss.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_tail: Option<LostTail>,
     }
 }
 
-/// An acknowledged event that is missing from its record: the store came back older than it was.
+/// An acknowledged event that is missing from its record, because an older state of the store was restored.
 ///
 /// ```
 /// use layer0::event::{Hash, LostTail};
@@ -293,12 +292,12 @@ payload! {
 pub struct LostTail {
     /// The seq of the event.
     pub seq: u64,
-    /// Its hash.
+    /// The hash of the event.
     pub hash: Hash,
 }
 
 impl LostTail {
-    /// Names the newest event that is known to be lost.
+    /// Creates the value for the newest event that is known to be lost.
     #[must_use]
     pub const fn new(seq: u64, hash: Hash) -> Self {
         Self { seq, hash }
@@ -306,7 +305,7 @@ impl LostTail {
 }
 
 impl RunResumed {
-    /// Names the process or person that resumed it.
+    /// Creates the event for a resumption by a process or person.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into(), agent: None, lost_tail: None }
@@ -319,7 +318,7 @@ impl RunResumed {
         self
     }
 
-    /// Continues with another definition of the agent.
+    /// Sets the current definition of the agent.
     #[must_use]
     pub fn adopting(mut self, agent: AgentRecord) -> Self {
         self.agent = Some(Box::new(agent));
@@ -328,11 +327,11 @@ impl RunResumed {
 }
 
 payload! {
-    /// A run was reopened after its end: a new episode begins.
+    /// A run was reopened after its end: a new episode starts.
     RunReopened {
         /// The process or person that reopened it.
         by: Arc<str>,
-        /// The code of how the run had ended; null exactly in a copy of a run that had completed.
+        /// The code of the run's end; null exactly in a copy of a completed run.
         reason: Option<Code>,
         /// The increase of its budget.
         #[serde(default)]
@@ -343,14 +342,14 @@ payload! {
         /// The delivery to a behaviour that led to it.
         #[serde(default)]
         cause: Option<Box<Cause>>,
-        /// The newest event that the record had lost, if a person accepted the loss.
+        /// The newest lost event of the record, if a person accepted the loss.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lost_tail: Option<LostTail>,
     }
 }
 
 impl RunReopened {
-    /// Reopens a run that ended so, with no message to its model and no increase of its budget.
+    /// Creates the event for a run with this end, without a message to its model and an increase of its budget.
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>, reason: Option<Code>) -> Self {
         Self { by: by.into(), reason, budget: None, message: None, cause: None, lost_tail: None }
@@ -358,23 +357,22 @@ impl RunReopened {
 }
 
 payload! {
-    /// The calls and model attempts that a dead process left open were sorted.
+    /// The calls and model attempts that a dead process left open were classified.
     RunRecovered {
-        /// Calls that are run again.
+        /// Calls to be run again.
         rerun: Vec<CallId>,
         /// Calls answered as interrupted.
         interrupted: Vec<CallId>,
-        /// Calls whose tools are asked whether they happened.
+        /// Calls whose tools are probed.
         #[serde(default)]
         probing: Vec<CallId>,
-        /// Model attempts that were lost.
+        /// Number of lost model attempts.
         models: u32,
     }
 }
 
 impl RunRecovered {
-    /// States which calls are run again and which are not, and how many attempts were lost; no tool is
-    /// asked whether a call happened.
+    /// Creates the event for calls to be run again, interrupted calls and lost attempts; without probes.
     #[must_use]
     pub const fn new(rerun: Vec<CallId>, interrupted: Vec<CallId>, models: u32) -> Self {
         Self { rerun, interrupted, probing: Vec::new(), models }
@@ -382,13 +380,13 @@ impl RunRecovered {
 }
 
 payload! {
-    /// The run ended without failing.
+    /// The run ended without a failure.
     RunFinished {
         /// The outcome.
         outcome: Outcome,
         /// The code of the stop; null exactly when completed.
         reason: Option<Code>,
-        /// The stop for people.
+        /// The description of the stop for people.
         message: Option<Arc<str>>,
         /// The model's answer.
         output: Arc<str>,
@@ -398,7 +396,7 @@ payload! {
 }
 
 impl RunFinished {
-    /// States a run's outcome; one that did not complete has the reason in `reason` and `message`.
+    /// Creates the event for an outcome; unless it is completed, `reason` and `message` have to be set.
     #[must_use]
     pub fn new(outcome: Outcome, output: impl Into<Arc<str>>, usage: Usage) -> Self {
         Self { outcome, output: output.into(), usage, reason: None, message: None }
@@ -410,20 +408,20 @@ payload! {
     RunFailed {
         /// The code of the failure.
         reason: Code,
-        /// The failure for people.
+        /// The description of the failure for people.
         message: Arc<str>,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
         /// The usage of the run.
         usage: Usage,
-        /// The failure's retry answers, if they differ from its code's.
+        /// The failure's retry answers, if they differ from those of its code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry: Option<RetryFacts>,
     }
 }
 
 impl RunFailed {
-    /// Takes the reason a run failed: its message is the outermost of the chain.
+    /// Creates the event for a failed run; its message is the first of the chain.
     #[must_use]
     pub fn new(reason: impl Into<Code>, chain: Vec<String>, usage: Usage) -> Self {
         let message = chain.first().map_or("", String::as_str).into();

@@ -1,4 +1,4 @@
-//! Calls whose outcome was unknown, and what is known of them since.
+//! Calls of unknown outcome, and the verdicts on them.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use crate::id::CallId;
 use crate::json_text::JsonText;
 
-/// The result for a call whose outcome was unknown.
+/// The verdict on a call of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It did not happen.
+    /// The call did not happen.
     DidNot,
-    /// It happened.
+    /// The call happened.
     Happened,
-    /// It is still unknown.
+    /// The outcome is still unknown.
     Unknown,
 }
 
 impl Verdict {
-    /// Returns the text in events.
+    /// Returns the verdict's text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ payload! {
 }
 
 impl ToolProbed {
-    /// States a tool's verdict on a call.
+    /// Creates the event for a tool's verdict on a call.
     #[must_use]
     pub fn new(call_id: impl Into<CallId>, verdict: Verdict, output: Option<JsonText>) -> Self {
         Self { call_id: call_id.into(), verdict, output }
@@ -59,17 +59,17 @@ payload! {
         call_id: CallId,
         /// The person.
         by: Arc<str>,
-        /// The person's verdict: it happened, or it did not.
+        /// The verdict: the call happened, or it did not.
         verdict: Verdict,
         /// The call's output, if the person knows it.
         output: Option<JsonText>,
-        /// The text that the model reads about it.
+        /// The text for the model.
         message: Arc<str>,
     }
 }
 
 impl ToolResolved {
-    /// States a person's verdict on a call.
+    /// Creates the event for a person's verdict on a call.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,

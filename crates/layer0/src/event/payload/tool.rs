@@ -1,4 +1,4 @@
-//! Tool calls, approvals, and what is stored of them.
+//! Tool calls, approvals, and stored errors and results.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::message::Image;
 use crate::text;
 use crate::time::Timestamp;
 
-/// The reason a tool call failed, as the log records it.
+/// The recorded reason that a tool call failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolFailure {
-    /// Our code.
+    /// Backstop's code.
     pub reason: Code,
-    /// The tool author's code.
+    /// The code of the tool's author.
     pub code: Option<Arc<str>>,
-    /// One line for people; of an interruption also its cause, such as how a server ended.
+    /// One line for people; for an interruption with its cause, such as the end of a server.
     pub message: Arc<str>,
     /// The id of the stored error.
     pub error_id: Option<ErrorId>,
 }
 
 impl ToolFailure {
-    /// Makes a failure that is not stored, and for which the tool has no code.
+    /// Creates a failure that is not stored, without a code of the tool's author.
     #[must_use]
     pub fn new(reason: impl Into<Code>, message: impl Into<Arc<str>>) -> Self {
         Self { reason: reason.into(), message: message.into(), code: None, error_id: None }
@@ -37,13 +37,13 @@ impl ToolFailure {
 }
 
 payload! {
-    /// A tool may have begun.
+    /// A tool execution starts; the tool may have begun.
     ToolRequested {
         /// The call.
         call_id: CallId,
         /// The tool.
         tool: Arc<str>,
-        /// The arguments it got.
+        /// The arguments of the execution.
         arguments: JsonText,
         /// The number of the execution in the run: 1, 2, ….
         execution: u32,
@@ -51,7 +51,7 @@ payload! {
 }
 
 impl ToolRequested {
-    /// States which call it is, and what the tool gets.
+    /// Creates the event for an execution with its arguments.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,
@@ -64,7 +64,7 @@ impl ToolRequested {
 }
 
 payload! {
-    /// The runtime tries a tool again.
+    /// The runtime retries a tool call.
     ToolAttempted {
         /// The call.
         call_id: CallId,
@@ -75,13 +75,13 @@ payload! {
         /// The tool's message, on one line.
         #[serde(default)]
         message: Arc<str>,
-        /// The wait that follows, in milliseconds.
+        /// The wait before the retry, in milliseconds.
         delay_ms: u64,
     }
 }
 
 impl ToolAttempted {
-    /// Takes the reason an execution failed, and the runtime's wait.
+    /// Creates the event for a failed execution, with the wait before the retry.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,
@@ -100,18 +100,18 @@ impl ToolAttempted {
     }
 }
 
-/// The call whose answer another one is given, because its tool makes such calls once.
+/// An earlier call whose answer is reused, because its tool performs such a call only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DoneBefore {
-    /// Its run.
+    /// The run of the call.
     pub run: RunId,
     /// The call.
     pub call_id: CallId,
 }
 
 impl DoneBefore {
-    /// Names the call.
+    /// Creates the reference to a call.
     #[must_use]
     pub const fn new(run: RunId, call_id: CallId) -> Self {
         Self { run, call_id }
@@ -127,7 +127,7 @@ payload! {
         tool: Arc<str>,
         /// Whether it succeeded.
         ok: bool,
-        /// The output, or `{"error": text}` with the text the model reads.
+        /// The output, or `{"error": text}` with the text for the model.
         output: JsonText,
         /// The images that the tool shows in addition to its output.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
@@ -135,18 +135,19 @@ payload! {
         /// The standard error of a command that succeeded; the model reads it after the output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr: Option<Arc<str>>,
-        /// The call whose answer this is, where the tool makes such calls once; the model reads it after the output.
+        /// The call that this answer is reused from, if the tool performs such calls only once; the model reads it
+        /// after the output.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         done_before: Option<Box<DoneBefore>>,
-        /// The time it ran; zero if it did not.
+        /// The duration of the execution, in milliseconds; zero if it did not run.
         duration_ms: u64,
-        /// The reason it failed.
+        /// The reason of the failure.
         error: Option<ToolFailure>,
     }
 }
 
 impl ToolResponded {
-    /// Answers a call that succeeded.
+    /// Creates the answer of a successful call.
     #[must_use]
     pub fn succeeded(
         call_id: impl Into<CallId>,
@@ -159,34 +160,34 @@ impl ToolResponded {
         Self { call_id, tool, ok: true, output, images, stderr, done_before, duration_ms, error }
     }
 
-    /// States that this is the answer of another call.
+    /// Sets the earlier call that this answer is reused from.
     #[must_use]
     pub fn done_before(mut self, before: Option<DoneBefore>) -> Self {
         self.done_before = before.map(Box::new);
         self
     }
 
-    /// Shows standard error after the output.
+    /// Adds standard error after the output.
     #[must_use]
     pub fn stderr(mut self, stderr: Option<Arc<str>>) -> Self {
         self.stderr = stderr;
         self
     }
 
-    /// Shows these images in addition to the output.
+    /// Adds these images to the output.
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
         self
     }
 
-    /// Answers a call that did not run: `reason` is the code, `text` is for the model.
+    /// Creates the answer of a call that did not run, with the code `reason` and the text for the model.
     #[must_use]
     pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
         Self::failed(call_id, tool, text, 0, ToolFailure::new(reason, text))
     }
 
-    /// Answers a call whose outcome was unknown, now that it is known whether it happened.
+    /// Creates the answer of a call after a verdict on its unknown outcome.
     #[must_use]
     pub fn settled(
         call_id: CallId,
@@ -205,7 +206,7 @@ impl ToolResponded {
         Self::refused(call_id, tool, code::TOOL_INTERRUPTED, text)
     }
 
-    /// Answers a call that failed: `text` is what the model reads.
+    /// Creates the answer of a failed call, with the text for the model.
     #[must_use]
     pub fn failed(
         call_id: CallId,
@@ -221,7 +222,7 @@ impl ToolResponded {
 }
 
 payload! {
-    /// A tool that was given up answered after all; its output was discarded.
+    /// A tool answered after its timeout or cancellation; its output was discarded.
     ToolLate {
         /// The call.
         call_id: CallId,
@@ -231,7 +232,7 @@ payload! {
 }
 
 impl ToolLate {
-    /// Names the call and the execution that answered.
+    /// Creates the event for a late execution.
     #[must_use]
     pub fn new(call_id: impl Into<CallId>, execution: u32) -> Self {
         Self { call_id: call_id.into(), execution }
@@ -239,25 +240,25 @@ impl ToolLate {
 }
 
 payload! {
-    /// A person is asked.
+    /// An approval was requested.
     ApprovalRequested {
         /// The approval.
         approval_id: ApprovalId,
-        /// The call it is about.
+        /// The call to approve.
         call_id: CallId,
         /// The tool.
         tool: Arc<str>,
-        /// The arguments shown.
+        /// The arguments shown to the person.
         arguments: JsonText,
-        /// The arguments that the decision is bound to.
+        /// The hash of the arguments, to which the decision is bound.
         arguments_hash: Arc<str>,
-        /// JSON Schema of the data that goes with a yes; none is asked for where it does not say.
+        /// JSON Schema of the data that a grant requires; null if it requires none.
         #[serde(default)]
         schema: Option<JsonText>,
-        /// The question of a call that is running already, in its tool's words.
+        /// The question of a running call, in its tool's words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Arc<str>>,
-        /// Until when it can be decided; for ever where it does not say.
+        /// The time until which it can be decided; null if there is no limit.
         #[serde(default)]
         expires_at: Option<Timestamp>,
         /// The people who may decide it.
@@ -267,7 +268,7 @@ payload! {
 }
 
 impl ApprovalRequested {
-    /// Asks about a call; any person may decide it, for ever.
+    /// Creates a request that any person may decide, without a time limit.
     #[must_use]
     pub fn new(
         approval_id: impl Into<ApprovalId>,
@@ -291,29 +292,29 @@ impl ApprovalRequested {
 }
 
 payload! {
-    /// A person agreed.
+    /// A person granted an approval.
     ApprovalGranted {
         /// The approval.
         approval_id: ApprovalId,
-        /// The call it is about.
+        /// The call of the approval.
         call_id: CallId,
         /// The person or program that decided.
         by: Arc<str>,
         /// `null` or a code.
         reason: Option<Code>,
-        /// The person's words.
+        /// The person's message.
         message: Option<Arc<str>>,
-        /// The arguments that the call gets instead of those that were shown.
+        /// The arguments that replace the shown ones.
         #[serde(default)]
         arguments: Option<JsonText>,
-        /// The data that was asked for.
+        /// The requested data.
         #[serde(default)]
         data: Option<JsonText>,
     }
 }
 
 impl ApprovalGranted {
-    /// States who agreed, without a word, to the arguments that were shown.
+    /// Creates a grant without a message, for the shown arguments.
     #[must_use]
     pub fn new(
         approval_id: impl Into<ApprovalId>,
@@ -333,23 +334,23 @@ impl ApprovalGranted {
 }
 
 payload! {
-    /// A person declined, or there was no decision in time.
+    /// A person denied an approval, or it expired.
     ApprovalDenied {
         /// The approval.
         approval_id: ApprovalId,
-        /// The call it is about.
+        /// The call of the approval.
         call_id: CallId,
         /// The person or program that decided.
         by: Arc<str>,
-        /// The code: `approval.denied`, `approval.expired`, or why the call ended that asked.
+        /// The code: `approval.denied`, `approval.expired`, or the end of the call that asked.
         reason: Code,
-        /// The person's words.
+        /// The person's message.
         message: Option<Arc<str>>,
     }
 }
 
 impl ApprovalDenied {
-    /// States who declined, without a word.
+    /// Creates a denial without a message.
     #[must_use]
     pub fn new(
         approval_id: impl Into<ApprovalId>,
@@ -370,23 +371,23 @@ impl ApprovalDenied {
 payload! {
     /// An error was stored.
     ErrorStored {
-        /// Its id.
+        /// The error's id.
         error_id: ErrorId,
-        /// The call it came from.
+        /// The call that failed.
         call_id: CallId,
         /// The tool.
         tool: Arc<str>,
-        /// The tool author's code.
+        /// The code of the tool's author.
         code: Option<Arc<str>>,
-        /// The number of times it was seen in the session.
+        /// The number of occurrences in the session.
         occurrences: u64,
-        /// Characters kept from the model.
+        /// The number of characters omitted for the model.
         chars_kept: u64,
     }
 }
 
 impl ErrorStored {
-    /// States where an error was stored for which the tool has no code.
+    /// Creates the event for a stored error without a code of the tool's author.
     #[must_use]
     pub fn new(
         error_id: impl Into<ErrorId>,
@@ -407,7 +408,7 @@ impl ErrorStored {
 }
 
 payload! {
-    /// An error could not be stored; the model got a cut text.
+    /// An error could not be stored; the model got a truncated text.
     ErrorStoreDegraded {
         /// `store` or `get`.
         operation: Arc<str>,
@@ -419,7 +420,7 @@ payload! {
 }
 
 impl ErrorStoreDegraded {
-    /// Names the operation, `store` or `get`, and takes the reason it failed.
+    /// Creates the event for a failed operation, `store` or `get`.
     #[must_use]
     pub fn new(
         operation: impl Into<Arc<str>>,
@@ -433,17 +434,17 @@ impl ErrorStoreDegraded {
 payload! {
     /// A large result was stored.
     ResultStored {
-        /// Its id.
+        /// The result's id.
         result_id: ResultId,
-        /// The call it came from.
+        /// The call of the result.
         call_id: CallId,
-        /// Its size.
+        /// The result's size, in bytes.
         bytes: u64,
     }
 }
 
 impl ResultStored {
-    /// States where the result of a call was stored, and its size.
+    /// Creates the event for a stored result, with its size.
     #[must_use]
     pub fn new(result_id: impl Into<ResultId>, call_id: impl Into<CallId>, bytes: u64) -> Self {
         Self { result_id: result_id.into(), call_id: call_id.into(), bytes }

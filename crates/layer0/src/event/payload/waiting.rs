@@ -1,4 +1,4 @@
-//! Runs that can do nothing but wait: for people, for their callers, for a time.
+//! Runs that can only wait: for people, for their callers, or until a time.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::code::Code;
 use crate::id::ApprovalId;
 use crate::time::Timestamp;
 
-/// The reason of a run's wait when it can do nothing else.
+/// The reason of a wait, if a run can do nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitFor {
-    /// A person's decision.
+    /// The decision of a person.
     #[default]
     Approval,
-    /// More of its caller's budget.
+    /// More budget from the caller.
     Budget,
     /// The time until which it is parked.
     Parked,
 }
 
 impl WaitFor {
-    /// Returns the text in events.
+    /// Returns the reason's text in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,18 +35,18 @@ impl WaitFor {
 }
 
 payload! {
-    /// The run can do nothing but wait.
+    /// The run can only wait.
     RunWaiting {
         /// The reason of the wait.
         #[serde(default)]
         r#for: WaitFor,
-        /// The open approvals, here and in the runs below.
+        /// The open approvals of the run and of child runs.
         approvals: Vec<ApprovalId>,
     }
 }
 
 impl RunWaiting {
-    /// States what the run waits for, and what people have to decide.
+    /// Creates the event for a wait, with the open approvals.
     #[must_use]
     pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
         Self { r#for, approvals }
@@ -54,19 +54,19 @@ impl RunWaiting {
 }
 
 payload! {
-    /// The run waits for a time, without a process: an endpoint wants to be left alone for that long.
+    /// The run waits until a time, without a process, because an endpoint asked to be left alone until then.
     RunParked {
         /// The time at which it continues.
         until: Timestamp,
         /// The code of the reason.
         reason: Code,
-        /// The reason, for people.
+        /// The description of the reason for people.
         message: Arc<str>,
     }
 }
 
 impl RunParked {
-    /// States until when a run waits, and why.
+    /// Creates the event for a parked run.
     #[must_use]
     pub fn new(until: Timestamp, reason: impl Into<Code>, message: impl Into<Arc<str>>) -> Self {
         Self { until, reason: reason.into(), message: message.into() }

@@ -1,4 +1,4 @@
-//! The structs inside of payloads, with all of their fields.
+//! The structs in payloads, with all their fields.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::json_text::JsonText;
 use crate::message::{Image, ToolCall};
 use crate::usage::{Allowance, BudgetIncrease, TokenUsage, Usage};
 
-/// Declares the fields of structs. A field that is left out, or has another type, does not compile.
+/// Declares the fields of structs. A missing field or one of another type does not compile.
 macro_rules! nested {
     ($($name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {
         $(
