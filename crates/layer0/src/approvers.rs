@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names those who may decide about a call. Where none is named, any person may.
+/// The people who may decide about a call; any person if no one is named.
 ///
-/// A name is what is given as the one who decides. It keeps mistakes out, and proves nothing of who it
-/// is: that is for whatever takes the decision in.
+/// A name is compared with the name given for the person who decides. This prevents mistakes, but proves no identity:
+/// that is the task of the program that receives the decision.
 ///
 /// ```
 /// use layer0::Approvers;
@@ -35,7 +35,7 @@ impl Approvers {
         self.0.is_empty()
     }
 
-    /// Returns the names, as they were given.
+    /// Returns the names in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| &**name)
     }

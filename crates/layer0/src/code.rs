@@ -1,7 +1,7 @@
 //! The closed catalogue of codes.
 //!
-//! A code is the stable name of a way to fail or to stop. Codes are printed, logged, matched on and
-//! documented; renaming or removing one breaks people, so a snapshot test holds the list.
+//! A code is the stable name of a failure or a stop. Codes are printed, logged, matched on and documented; because
+//! renaming or removing one breaks users, a snapshot test fixes the list.
 
 mod family;
 
@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A code as data: what an event, a record or a JSON line carries.
+/// A code as data in an event, a record or a JSON line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Code(Cow<'static, str>);
@@ -66,7 +66,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Makes a row.
+    /// Creates a row.
     #[must_use]
     pub const fn new(code: &'static str, meaning: &'static str, advice: &'static str) -> Self {
         Self { code, meaning, advice }
@@ -80,14 +80,14 @@ macro_rules! catalogue {
             pub const $name: &str = $code;
         )*
 
-        /// Every code, in the order of the documentation.
+        /// All codes, in the order of the documentation.
         pub const CATALOGUE: &[Entry] = &[
             $(Entry { code: $code, meaning: $meaning, advice: $advice },)*
         ];
     };
 }
 
-/// Finds a code in the catalogue.
+/// Returns the catalogue row of a code.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(|entry| entry.code == code)

@@ -1,4 +1,4 @@
-//! The protocol of a place with limits.
+//! The protocol of an environment with limits.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::error::EnvError;
 use crate::operator::{Answer, Context, Operator, Task};
 
-/// Runs an operator inside limits. What cannot be enforced is refused, never ignored.
+/// An environment that runs operators inside limits. A limit that cannot be enforced is refused, never ignored.
 #[async_trait]
 pub trait Environment: Send + Sync {
     /// Runs an operator inside the environment.

@@ -1,11 +1,10 @@
 //! One error enum per protocol.
 //!
-//! An enum belongs to the protocol of the same name, and a caller matches only on its own level: an
-//! orchestrator sees [`OrchError`], never what is inside. What is inside stays reachable through
-//! [`std::error::Error::source`].
+//! An enum belongs to the protocol of the same name, and a caller matches only on its own level: an orchestrator sees
+//! [`OrchError`], never the inner error, which stays reachable through [`std::error::Error::source`].
 
-// Before the modules, which see it without importing it from here.
-/// Gives an error enum its inherent `is_retryable`, so that callers need no trait import.
+// The macro has to precede the modules that use it.
+/// Adds an inherent `is_retryable` to an error enum, so that callers need no trait import.
 macro_rules! inherent_is_retryable {
     ($error:ty) => {
         impl $error {

@@ -1,4 +1,4 @@
-//! The facts every error states, and what wraps an error without changing them.
+//! Facts that every error states, and wrappers that keep them.
 
 mod chain;
 mod facts;
@@ -15,12 +15,11 @@ use crate::{code, text};
 pub use chain::{Chain, ErrorText, chain, sources};
 pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
 
-/// The facts of a failure: a stable code, an honest retry answer, an honest effect answer, and its meaning for the
-/// endpoint that was asked.
+/// An error with its facts: a stable code, whether trying again can help, whether it may have acted, and its meaning
+/// for the endpoint.
 ///
-/// Retry policies, logs and models read these facts; nothing reads the text of an error to decide.
-/// An implementation is one match with a row for each variant and without a `_` arm, so that a new
-/// variant cannot be added without deciding its facts.
+/// Retry policies, logs and models read these facts; no decision depends on the text of an error. An implementation is
+/// one match with a row for each variant and no `_` arm, so that a new variant cannot be added without its facts.
 ///
 /// ```
 /// use layer0::failure::{Effect, Facts, Failure};
@@ -51,7 +50,7 @@ pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
 /// assert!(ScaleError::Swinging.is_retryable());
 /// ```
 pub trait Failure: Error {
-    /// Returns the row of the failure.
+    /// Returns the facts of the failure.
     fn facts(&self) -> Facts;
 
     /// Returns the stable, dotted code, such as `provider.rate_limited`.
@@ -69,8 +68,8 @@ pub trait Failure: Error {
         self.facts().effect
     }
 
-    /// Returns whether the same thing may be tried again. By default it may where `retry()` is anything but
-    /// [`Retry::Never`]; retry policies ask this first, and hear an override ([`stated_facts`]).
+    /// Returns whether the same thing may be tried again. The default is whether `retry()` is anything but
+    /// [`Retry::Never`]. Retry policies ask this first, and respect an override ([`stated_facts`]).
     fn is_retryable(&self) -> bool {
         self.retry().is_retryable()
     }
@@ -80,24 +79,24 @@ pub trait Failure: Error {
         self.facts().elsewhere
     }
 
-    /// Returns whether it counts against the endpoint, so that it is left alone after several failures.
+    /// Returns whether the failure counts against the endpoint, which is left alone after several such failures.
     fn counts_against(&self) -> bool {
         self.facts().counts_against
     }
 
-    /// Returns advice for a person, if the failure has better advice than its code. [`hint`] is the text to show.
+    /// Returns advice for a person if it is better than that of the code. [`hint`] returns the text to show.
     ///
-    /// A hint is no part of the message, holds no secret, and nothing decides by it.
+    /// A hint is not part of the message, contains no secret, and affects no decision.
     fn hint(&self) -> Option<Cow<'_, str>> {
         None
     }
 }
 
-/// Returns the facts of a failure as its methods state them, which may differ from its row where a method is
-/// overridden. Policies and wrappers go by these.
+/// Returns the facts of a failure according to its methods, which may override those of its row. Policies and wrappers
+/// use these facts.
 ///
 /// [`Failure::is_retryable`] is read first: if it is false, the answer is [`Retry::Never`]; if it is true and `retry()`
-/// never, it is [`Retry::Backoff`].
+/// is [`Retry::Never`], the answer is [`Retry::Backoff`].
 ///
 /// ```
 /// use layer0::failure::{Effect, Facts, Failure, Retry, stated_facts};
@@ -140,8 +139,8 @@ pub fn stated_facts(failure: &(impl Failure + ?Sized)) -> Facts {
     }
 }
 
-/// Returns a failure's advice for a person: its own hint, else the advice for its code in the
-/// [catalogue](crate::code::CATALOGUE). Empty for a code that is not there.
+/// Returns a failure's advice for a person: its own hint, otherwise the advice for its code in the
+/// [catalogue](crate::code::CATALOGUE). Empty for a code that is not in the catalogue.
 #[must_use]
 pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
     failure.hint().unwrap_or_else(|| {
@@ -149,19 +148,19 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
     })
 }
 
-/// Wraps the last error of a retry loop that gave up.
+/// The last error of a retry loop that gave up.
 ///
-/// The class is never rewritten: code and effect are those of `last`. The retry answer becomes
-/// [`Retry::Never`], so that an outer retry layer does not multiply the attempts of an inner one.
+/// Code and effect remain those of `last`. The retry answer becomes [`Retry::Never`], so that an outer retry layer does
+/// not multiply the attempts of an inner one.
 ///
 /// Retry: never. Effect: as the last error says.
 #[derive(Debug, ThisError)]
 #[error("{}", text::gave_up(*attempts))]
 #[non_exhaustive]
 pub struct Exhausted<E: Error + 'static> {
-    /// The number of attempts, the first included.
+    /// The number of attempts, including the first.
     pub attempts: u32,
-    /// The time that the attempts and the waits between them took.
+    /// The total time of the attempts and of the waits between them.
     pub elapsed: Duration,
     /// The failure of the last attempt.
     #[source]
@@ -169,7 +168,7 @@ pub struct Exhausted<E: Error + 'static> {
 }
 
 impl<E: Error + 'static> Exhausted<E> {
-    /// Makes the error; `last` is what the last attempt failed with.
+    /// Creates the error; `last` is the failure of the last attempt.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, last: E) -> Self {
         Self { attempts, elapsed, last }
@@ -188,13 +187,13 @@ impl<E: Failure + 'static> Failure for Exhausted<E> {
 
 /// An error inside another one of the same enum, on the heap.
 ///
-/// Unlike a `Box`, it is no error itself: `source()` of the error around it is the error inside,
-/// which a caller can downcast to.
+/// Unlike a `Box`, it is no error itself: `source()` of the outer error returns the inner error, to which a caller can
+/// downcast.
 #[derive(Debug)]
 pub struct Inner<E>(Box<E>);
 
 impl<E> Inner<E> {
-    /// Returns the error inside.
+    /// Returns the inner error.
     #[must_use]
     pub fn into_inner(self) -> E {
         *self.0
@@ -221,7 +220,7 @@ impl<E> std::ops::DerefMut for Inner<E> {
     }
 }
 
-/// The error that an attempt was cut off by the timeout of the layer around it.
+/// The error of an attempt that reached the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]
 #[non_exhaustive]
@@ -231,34 +230,34 @@ pub struct TimedOut {
 }
 
 impl TimedOut {
-    /// Makes the error; `after` is the limit.
+    /// Creates the error for this limit.
     #[must_use]
     pub const fn new(after: Duration) -> Self {
         Self { after }
     }
 }
 
-/// The error that a circuit breaker refused a call without making it.
+/// The error of a call that was refused by a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("circuit is open for {}", Seconds(*retry_after))]
 #[non_exhaustive]
 pub struct CircuitOpen {
-    /// The time until the next probe is let through.
+    /// The time until the next probe is allowed.
     pub retry_after: Duration,
-    /// The failure of the last call that was made, in this run or in another one.
+    /// The failure of the last call, in this run or in another one.
     #[source]
     pub last: Option<ErrorText>,
 }
 
 impl CircuitOpen {
-    /// Makes the error; `last` is what opened the circuit.
+    /// Creates the error; `last` is the failure that opened the circuit.
     #[must_use]
     pub const fn new(retry_after: Duration, last: Option<ErrorText>) -> Self {
         Self { retry_after, last }
     }
 }
 
-/// Prints a duration as people write it in messages: `30s`, `1.5s`, `250ms`.
+/// A duration formatted for messages: `30s`, `1.5s`, `250ms`.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::exhaustive_structs, reason = "it is a duration, and prints nothing else")]
 pub struct Seconds(pub Duration);

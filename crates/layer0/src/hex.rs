@@ -1,6 +1,6 @@
-//! Digits of what is digested.
+//! Hex digits of digests.
 
-/// Adds bytes to a text as hex digits in lower case, two for each.
+/// Appends bytes to a text as lower-case hex digits, two per byte.
 ///
 /// ```
 /// let mut key = String::from("bs_");

@@ -1,4 +1,4 @@
-//! JSON that is carried as text.
+//! JSON values that are kept as text.
 
 mod canonical;
 mod tagged;
@@ -20,23 +20,22 @@ use tree::tree;
 
 pub use tagged::{TaggedText, read_tagged};
 
-/// The deepest nesting of text from models and tools: a record has to be read again, which serde_json does down to 128
-/// levels.
+/// Maximum nesting of text from models and tools: a record has to be read again, and serde_json reads up to 128 levels.
 pub(crate) const MAX_DEPTH: usize = 100;
-/// The deepest nesting of anything in a record; a definition holds schemas.
+/// Maximum nesting of anything in a record; definitions contain schemas.
 const MAX_RECORDED_DEPTH: usize = 120;
-/// Deeper trees cannot even be written as text: writing goes as deep as they are.
+/// Maximum nesting of a tree that is written as text, because writing recurses.
 const MAX_TREE_DEPTH: usize = 1_000;
 
-/// A JSON value as its text: what models and tools say, so that numbers are passed on as they were
-/// written (`3.10`, `1234e10`, `18446744073709551616`), and what is written far more often than it is
-/// looked into. Cloning shares it.
+/// A JSON value as text. It is used for values of models and tools, so that numbers are passed on as written (`3.10`,
+/// `1234e10`, `18446744073709551616`), and for values that are written much more often than inspected. Clones share the
+/// text.
 ///
-/// The text is compact, its keys are sorted and its numbers are finite, wherever it comes from, so
-/// that two are equal just when they say the same in the same words. It is read from and written with
-/// serde_json; another serializer gets what [`RawValue`] gives it. It cannot be a flattened field, nor the
-/// content of a newtype variant of an internally tagged enum: serde writes those field by field, and a raw
-/// value then becomes an object with a key of serde_json's own. `cargo xtask tidy` holds that.
+/// The text is always compact, with sorted keys and finite numbers, so two values are equal exactly if they have the
+/// same content in the same notation. It is read and written with serde_json; another serializer gets the
+/// representation of [`RawValue`]. It cannot be a flattened field, or the content of a newtype variant of an internally
+/// tagged enum: serde writes those field by field, and a raw value then becomes an object with a private key of
+/// serde_json. `cargo xtask tidy` checks that.
 ///
 /// ```
 /// use layer0::JsonText;
@@ -50,16 +49,17 @@ const MAX_TREE_DEPTH: usize = 1_000;
 pub struct JsonText(Arc<RawValue>);
 
 impl JsonText {
-    /// Reads a text that a model or a tool wrote.
+    /// Parses a text of a model or a tool.
     ///
     /// # Errors
     ///
-    /// Fails if it is no JSON, holds a number beyond the range of 64-bit floats, or is nested deeper than 100 levels.
+    /// Fails if the text is not JSON, contains a number beyond the range of 64-bit floats, or is nested deeper than 100
+    /// levels.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         Self::canonical(text, MAX_DEPTH)
     }
 
-    /// Writes a value.
+    /// Serialises a value.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl JsonText {
         Self::canonical(&serde_json::to_string(value)?, MAX_RECORDED_DEPTH)
     }
 
-    /// Makes a JSON string with this text.
+    /// Creates a JSON string with this text.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a string of JSON is nested nowhere")]
     pub fn string(text: &str) -> Self {
@@ -81,52 +81,52 @@ impl JsonText {
         self.0.get()
     }
 
-    /// Reads it as a `T`, or the part that `T` has. A number without a fraction, such as `5.0`, is an integer if `T`
-    /// has one there, as JSON Schema defines it; other numbers keep their text.
+    /// Deserialises the value as a `T`, which may ignore some parts. A number without a fraction, such as `5.0`, is an
+    /// integer if `T` requires one, as JSON Schema defines it; other numbers keep their text.
     ///
     /// # Errors
     ///
-    /// Fails if it is no `T`.
+    /// Fails if the value is no `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
             .or_else(|error| whole::read_whole(self.get()).map_err(|_| error))
     }
 
-    /// Returns the tree of the text. Every key is a key, also one to which serde_json gives a meaning of
-    /// its own; numbers are 64-bit integers or floats.
+    /// Returns the value as a tree. Every key is kept as it is, even if serde_json gives it a special meaning; numbers
+    /// are 64-bit integers or floats.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a canonical text has a tree")]
     pub fn value(&self) -> Value {
         tree(self.get()).expect("a canonical text has a tree")
     }
 
-    /// Returns whether it is an object.
+    /// Returns whether the value is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
         self.get().starts_with('{')
     }
 
-    /// Returns its text if it is a string.
+    /// Returns the content of a string; `None` for other values.
     #[must_use]
     pub fn as_string(&self) -> Option<Cow<'_, str>> {
         let inner = self.get().strip_prefix('"')?.strip_suffix('"')?;
         if inner.contains('\\') { self.read().ok().map(Cow::Owned) } else { Some(inner.into()) }
     }
 
-    /// Returns what a reader is shown: the text of a string, else the JSON.
+    /// Returns the text to show: the content of a string, otherwise the JSON.
     #[must_use]
     pub fn shown(&self) -> Cow<'_, str> {
         self.as_string().unwrap_or_else(|| self.get().into())
     }
 
-    /// Returns it over several lines, indented by two spaces, as people read it.
+    /// Returns the value over several lines, indented by two spaces.
     #[must_use]
     pub fn pretty(&self) -> String {
         canonical::pretty(self.get())
     }
 
-    /// Makes one whose strings, keys included, are what `map` makes of them; a number that it changes
-    /// becomes a string.
+    /// Returns the value with all strings, including keys, replaced by the result of `map`; a changed number becomes a
+    /// string.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "what was written once can be written again")]
     pub fn map_strings(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
@@ -139,7 +139,7 @@ impl JsonText {
     }
 }
 
-/// A tree that is nested deeper than 100 levels becomes a string of its text, or beyond 1,000 of a
+/// A tree that is nested deeper than 100 levels becomes a string with its text; beyond 1,000 levels, a string with a
 /// note.
 impl From<Value> for JsonText {
     fn from(value: Value) -> Self {
@@ -151,23 +151,22 @@ impl From<Value> for JsonText {
     }
 }
 
-/// As from a [`Value`] that is handed over.
+/// Converts like the owned [`Value`].
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
         if is_deeper(value, MAX_TREE_DEPTH) {
             return Self::string(&format!("(a value nested deeper than {MAX_TREE_DEPTH} levels)"));
         }
-        // Most are a few words; a text that grows is copied each time.
+        // Most values are short; a growing text is copied several times.
         let mut text = String::with_capacity(64);
         let _ = write!(text, "{value}");
         Self::parse(&text).unwrap_or_else(|_| Self::string(&text))
     }
 }
 
-/// Reads a tree from a text of others, such as the body of an answer, with every key unchanged.
+/// Parses a text from outside, such as the body of a response, with every key unchanged.
 ///
-/// serde_json itself gives some keys a meaning of its own: read by it, `{"$serde_json::private::RawValue": "1"}`
-/// is `1`.
+/// serde_json itself gives some keys a special meaning: it parses `{"$serde_json::private::RawValue": "1"}` as `1`.
 ///
 /// ```
 /// let value = layer0::read_value(r#"{"$serde_json::private::RawValue": "1"}"#)?;
@@ -177,12 +176,13 @@ impl From<&Value> for JsonText {
 ///
 /// # Errors
 ///
-/// Fails if it is no JSON, holds a number beyond the range of 64-bit floats, or is nested deeper than 120 levels.
+/// Fails if the text is not JSON, contains a number beyond the range of 64-bit floats, or is nested deeper than 120
+/// levels.
 pub fn read_value(text: &str) -> Result<Value, serde_json::Error> {
     JsonText::canonical(text, MAX_RECORDED_DEPTH).map(|text| text.value())
 }
 
-/// Drops a value level by level; its own drop goes as deep as it is.
+/// Drops a value level by level, because its own drop recurses.
 fn take_apart(value: Value) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
@@ -194,7 +194,7 @@ fn take_apart(value: Value) {
     }
 }
 
-/// Returns whether a value is nested deeper than this many levels. A scalar has none.
+/// Returns whether a value is nested deeper than this many levels; a scalar has no level.
 #[must_use]
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {
@@ -206,7 +206,7 @@ pub fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// `null`.
+/// Returns `null`.
 impl Default for JsonText {
     fn default() -> Self {
         Self(RawValue::NULL.to_owned().into())
@@ -221,7 +221,7 @@ impl PartialEq for JsonText {
 
 impl Eq for JsonText {}
 
-/// Equal when the value is written with the same words, so `1.0` is not `1`.
+/// Equal if the values have the same notation; `1.0` is not equal to `1`.
 impl PartialEq<Value> for JsonText {
     fn eq(&self, other: &Value) -> bool {
         self.get() == Self::from(other).get()

@@ -1,13 +1,13 @@
-//! The contract every other Backstop crate builds on.
+//! The contract on which every other Backstop crate builds.
 //!
-//! `layer0` defines failures ([`Failure`]: a stable code, whether trying again can help, whether it may already have
-//! acted), names the parts of a run (ids, messages, events) and states the protocols ([`Operator`], [`Orchestrator`],
+//! `layer0` defines failures ([`Failure`]: a stable code, whether trying again can help, whether the attempt may have
+//! acted), the parts of a run (ids, messages, events), and the protocols ([`Operator`], [`Orchestrator`],
 //! [`StateStore`], [`Environment`]).
 //!
-//! It never performs an effect: no runtime, no clock, no I/O, and it builds for `wasm32`.
+//! The crate never performs an effect: it has no runtime, clock or I/O, and builds for `wasm32`.
 //!
-//! Start at [`failure`] for the facts, [`error`] for the four protocol errors and [`event`] for the
-//! record a run leaves.
+//! Start with [`failure`] for the facts of errors, [`error`] for the four protocol errors, and [`event`] for the record
+//! of a run.
 
 mod approvers;
 pub mod code;

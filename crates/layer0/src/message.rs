@@ -12,7 +12,7 @@ pub use self::image::{Image, ImageError, MAX_IMAGE_BYTES};
 mod image;
 mod read;
 
-/// One message of a conversation, provider-neutral.
+/// A message of a conversation, in a provider-neutral form.
 ///
 /// Serialises as `{"role": …, "content": …, "images"?, "tool_calls"?, "provider_state"?,
 /// "tool_call_id"?, "is_error"?}`.
@@ -29,28 +29,28 @@ pub enum Message {
     User {
         /// The text.
         content: Arc<str>,
-        /// Its images, in its order.
+        /// The images, in order.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
     },
     /// An answer of the model, with the tool calls that it requests.
     Assistant {
-        /// The text; empty when the model only asked for tools.
+        /// The text; empty if the model only requested tools.
         content: Arc<str>,
         /// The calls, in the model's order.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         tool_calls: Arc<[ToolCall]>,
-        /// The data that the provider wants back with it.
+        /// The data that the provider requires back with the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider_state: Option<ProviderState>,
     },
     /// The result of one tool call.
     Tool {
-        /// The call this answers.
+        /// The call that is answered.
         tool_call_id: CallId,
         /// The output, or the text of the failure.
         content: Arc<str>,
-        /// The images that the tool shows in addition. A model that is not shown them has the text.
+        /// The images that the tool shows in addition. A model that does not receive them has the text.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
         /// Whether the call failed.
@@ -60,42 +60,41 @@ pub enum Message {
 }
 
 impl Message {
-    /// Makes a system message.
+    /// Creates a system message.
     pub fn system(content: impl Into<Arc<str>>) -> Self {
         Self::System { content: content.into() }
     }
 
-    /// Makes a user message.
+    /// Creates a user message.
     pub fn user(content: impl Into<Arc<str>>) -> Self {
         Self::User { content: content.into(), images: Arc::default() }
     }
 
-    /// Makes an assistant message that no provider wants anything back with.
+    /// Creates an assistant message without data for a provider.
     pub fn assistant(content: impl Into<Arc<str>>, tool_calls: Arc<[ToolCall]>) -> Self {
         Self::Assistant { content: content.into(), tool_calls, provider_state: None }
     }
 
-    /// Makes the answer to a tool call.
+    /// Creates the answer to a tool call.
     pub fn tool(tool_call_id: CallId, content: impl Into<Arc<str>>, is_error: bool) -> Self {
         Self::Tool { tool_call_id, content: content.into(), images: Arc::default(), is_error }
     }
 }
 
-/// One tool call the model asked for.
+/// A tool call that the model requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
     /// The call's id, unique in the run.
     pub id: CallId,
-    /// The tool's name as the model wrote it.
+    /// The tool's name, as the model wrote it.
     pub name: Arc<str>,
-    /// The arguments as the model wrote them: an object, or a string of its text where that did not
-    /// parse.
+    /// The arguments, as the model wrote them: an object, or a string with the text if it is not valid JSON.
     pub arguments: JsonText,
 }
 
 impl ToolCall {
-    /// Makes a call of a tool.
+    /// Creates a call of a tool.
     ///
     /// ```
     /// use layer0::message::ToolCall;
@@ -114,23 +113,23 @@ impl ToolCall {
     }
 }
 
-/// The data that a provider wants back unchanged with its answer: signed or encrypted reasoning. Nothing else reads it,
+/// Data that a provider requires back unchanged with its answer: signed or encrypted reasoning. Nothing else reads it,
 /// and it is not sent to another provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderState {
-    /// The name of the provider that gave it.
+    /// The name of the provider.
     pub provider: Arc<str>,
     /// The name of the model.
     pub model: Arc<str>,
-    /// Scheme, host and port it is asked at.
+    /// Scheme, host and port of the endpoint.
     pub endpoint: Arc<str>,
     /// The parts, in the answer's order.
     pub parts: Arc<[StatePart]>,
 }
 
 impl ProviderState {
-    /// Makes the state that this provider and model gave at this endpoint: scheme, host and port.
+    /// Creates the state for this provider, model and endpoint (scheme, host and port).
     #[must_use]
     pub fn new(
         provider: impl Into<Arc<str>>,
@@ -142,8 +141,7 @@ impl ProviderState {
         Self { provider, model, endpoint: endpoint.into(), parts: parts.into() }
     }
 
-    /// Returns what this provider and model gave at this endpoint, in order; nothing of what others
-    /// did.
+    /// Returns the parts from this provider, model and endpoint, in order; empty for another one.
     #[must_use]
     pub fn parts_for(&self, provider: &str, model: &str, endpoint: &str) -> &[StatePart] {
         let gave = *self.provider == *provider && *self.model == *model;
@@ -151,33 +149,32 @@ impl ProviderState {
     }
 }
 
-/// One part of what a provider wants back.
+/// A part of the data that a provider requires back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StatePart {
-    /// The bytes of the answer's text before it.
+    /// The number of bytes of the answer's text before the part.
     #[serde(default)]
     pub text_before: usize,
-    /// The number of the answer's tool calls before it.
+    /// The number of the answer's tool calls before the part.
     pub calls_before: usize,
-    /// The part, in the provider's own shape.
+    /// The part, in the provider's own format.
     pub data: JsonText,
 }
 
 impl StatePart {
-    /// Makes a part at the beginning of its answer.
+    /// Creates a part at the beginning of its answer.
     #[must_use]
     pub fn new(data: impl Into<JsonText>) -> Self {
         Self { text_before: 0, calls_before: 0, data: data.into() }
     }
 }
 
-/// A conversation that is shared, never copied, from turn to turn.
+/// A conversation that is shared, not copied, from turn to turn.
 ///
-/// Cloning costs one reference count. Appending costs one push while there is no other clone,
-/// which is so between model calls.
+/// A clone costs one reference count. Appending costs one push if there is no other clone, as between model calls.
 ///
-/// Two transcripts are equal if their messages are.
+/// Two transcripts are equal if their messages are equal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Transcript {
@@ -192,24 +189,24 @@ impl Transcript {
         Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
-    /// Appends a message that another transcript holds too.
+    /// Appends a message that is shared with another transcript.
     pub fn push_shared(&mut self, message: Arc<Message>) {
         Arc::make_mut(&mut self.messages).push(message);
     }
 
-    /// Returns how many messages there are.
+    /// Returns the number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Returns whether there is no message.
+    /// Returns whether the transcript is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Inserts messages that another transcript holds too before the message at `index`.
+    /// Inserts messages that are shared with another transcript before the message at `index`.
     ///
     /// # Panics
     ///
@@ -228,8 +225,8 @@ impl Transcript {
         &self.messages
     }
 
-    /// Returns the sessions whose stored errors and results the messages may refer to. Transcripts of a run have
-    /// them; they are not serialised.
+    /// Returns the sessions whose stored errors and results the messages may refer to. Transcripts of a run have them;
+    /// they are not serialised.
     #[must_use]
     pub fn sessions(&self) -> &[SessionId] {
         &self.sessions
@@ -265,7 +262,7 @@ impl<'a> IntoIterator for &'a Transcript {
     }
 }
 
-/// Holds the messages, oldest first.
+/// Collects messages, oldest first.
 impl<M: Into<Arc<Message>>> FromIterator<M> for Transcript {
     fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
         let messages = Arc::new(messages.into_iter().map(Into::into).collect());
@@ -279,10 +276,10 @@ impl PartialEq for Transcript {
     }
 }
 
-/// The reason the model stopped.
+/// The reason that the model stopped.
 ///
-/// Serialises as one word: `end`, `tool_use`, `max_tokens`, `refusal`, `content_filter`, `pause`,
-/// `context_exceeded`, `malformed`, or the provider's own where it is none that is known.
+/// Serialises as one word: `end`, `tool_use`, `max_tokens`, `refusal`, `content_filter`, `pause`, `context_exceeded`,
+/// `malformed`, or an unknown word of the provider.
 ///
 /// ```
 /// use layer0::message::StopReason;
@@ -297,28 +294,28 @@ impl PartialEq for Transcript {
 pub enum StopReason {
     /// The answer is complete.
     End,
-    /// It asks for tools.
+    /// The model requested tools.
     ToolUse,
-    /// It reached the output token limit.
+    /// The answer reached the output token limit.
     MaxTokens,
-    /// It refused.
+    /// The model refused to answer.
     Refusal,
-    /// A content filter cut it.
+    /// A content filter cut the answer off.
     ContentFilter,
     /// The provider paused a long turn; sending the conversation again continues it.
     Pause,
-    /// The context was used up while it answered.
+    /// The context was full before the answer was complete.
     ContextExceeded,
     /// The answer was not well-formed.
     Malformed,
-    /// The provider gave a reason that is not known: its word. [`StopReason::named`] makes it, so
-    /// that it is none of the words above.
+    /// An unknown reason, as the provider names it. [`StopReason::named`] creates it, so that it is none of the words
+    /// above.
     #[serde(untagged)]
     Unknown(Arc<str>),
 }
 
 impl StopReason {
-    /// Returns the reason for this word in records and scripts; [`StopReason::Unknown`] for every other word.
+    /// Returns the reason for a word in records and scripts; [`StopReason::Unknown`] for every other word.
     #[must_use]
     pub fn named(word: &str) -> Self {
         let known = [
@@ -351,8 +348,8 @@ impl StopReason {
         }
     }
 
-    /// Returns whether the answer's tool calls may run. They may only if the model finished: a call in an answer that
-    /// was cut may be cut itself, and look whole.
+    /// Returns whether the answer's tool calls may run. They may only run if the model finished: in an answer that was
+    /// cut off, a call may be cut off too, and look complete.
     #[must_use]
     pub const fn lets_calls_run(&self) -> bool {
         matches!(self, Self::End | Self::ToolUse)

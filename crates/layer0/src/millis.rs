@@ -1,10 +1,10 @@
-//! Durations as JSON has them: whole milliseconds, no more than 64 bits hold.
+//! Durations in JSON: whole milliseconds of at most 64 bits.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Returns the whole milliseconds of a duration; one that is longer than 584 million years is that long.
+/// Returns the whole milliseconds of a duration; at most 584 million years.
 pub(crate) fn whole(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -19,7 +19,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
-/// The same of a duration that may be absent.
+/// The same representation of an optional duration.
 pub(crate) mod optional {
     use std::time::Duration;
 

@@ -7,13 +7,13 @@ use thiserror::Error;
 use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 
-/// The most characters of a name.
+/// Maximum length of a name, in characters.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// The most bytes of the name of a session.
+/// Maximum length of a session's name, in bytes.
 pub const MAX_SESSION_BYTES: usize = 256;
 
-/// The reason a text is no name for a tool, a hook or an operator.
+/// The reason that a text is no valid name of a tool, a hook or an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the name `{shown}` {why}")]
 #[non_exhaustive]
@@ -55,8 +55,8 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Err(NameError { shown, why })
 }
 
-/// Checks the name of a behaviour, which is that of its subscription: as [`check_name`], of ASCII letters,
-/// digits, spaces, `_`, `-` and `.` alone, and without a dot and a number at its end, because its record is
+/// Checks the name of a behaviour, which is also the name of its subscription: as [`check_name`], but only ASCII
+/// letters, digits, spaces, `_`, `-` and `.`, and no dot with a number at its end, because the record is named
 /// `sub_NAME`, in segments `sub_NAME.1`, `sub_NAME.2`, ….
 ///
 /// ```
@@ -83,7 +83,7 @@ pub fn check_behavior_name(name: &str) -> Result<(), NameError> {
     Err(NameError { shown: name.to_owned(), why })
 }
 
-/// The reason a text is no name for a session.
+/// The reason that a text is no valid name of a session.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -102,7 +102,7 @@ impl Failure for SessionNameError {
     }
 }
 
-/// Checks the name of a session: 1 to 256 bytes, not all of them spaces, no control characters.
+/// Checks the name of a session: 1 to 256 bytes, not only spaces, no control characters.
 ///
 /// ```
 /// use layer0::name::check_session;
@@ -128,8 +128,8 @@ pub fn check_session(name: &str) -> Result<(), SessionNameError> {
     Err(SessionNameError { shown, why })
 }
 
-/// Returns a name as every provider takes it: letters, digits, `_` and `-`, no digit or `-` at the
-/// beginning, 64 characters. The same name is always mapped to the same.
+/// Returns a name that every provider accepts: letters, digits, `_` and `-`, no digit or `-` at the beginning, at most
+/// 64 characters. The same name always has the same result.
 ///
 /// ```
 /// use layer0::name::wire_name;
@@ -141,7 +141,7 @@ pub fn check_session(name: &str) -> Result<(), SessionNameError> {
 pub fn wire_name(name: &str) -> Cow<'_, str> {
     let is_taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
-    // Only ASCII is taken, so each byte is a character.
+    // Only ASCII is accepted, so each byte is a character.
     let is_as_it_is = name.bytes().all(|byte| is_taken(char::from(byte)));
     if is_as_it_is && name.starts_with(begins) && name.len() <= MAX_NAME_CHARS {
         return Cow::Borrowed(name);

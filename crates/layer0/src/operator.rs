@@ -1,4 +1,4 @@
-//! The protocol of something that can be dispatched.
+//! The protocol of operators, which can be dispatched.
 
 mod program;
 mod signal;
@@ -25,24 +25,24 @@ use crate::usage::{Allowance, Usage};
 pub use program::OperatorProgram;
 pub use signal::{Signal, Signals};
 
-/// Does one piece of work for a caller that names it.
+/// Performs one piece of work for a caller, which dispatches it by name.
 #[async_trait]
 pub trait Operator: Send + Sync {
-    /// Returns the name it is dispatched by.
+    /// Returns the name by which it is dispatched.
     fn name(&self) -> &str;
 
-    /// Returns the JSON Schema that its input has to fit, where it declares one.
+    /// Returns the JSON Schema of its input, if it declares one.
     fn input_schema(&self) -> Option<&Value> {
         None
     }
 
-    /// Returns the JSON Schema that its answer fits, where it declares one.
+    /// Returns the JSON Schema of its answer, if it declares one.
     fn output_schema(&self) -> Option<&Value> {
         None
     }
 
-    /// Returns the names of the operators that it dispatches, as far as they are known before it does. An
-    /// orchestrator that has not all of them is not made.
+    /// Returns the names of the operators that it dispatches, as far as they are known in advance. An orchestrator
+    /// without one of them cannot be built.
     fn calls(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -53,9 +53,9 @@ pub trait Operator: Send + Sync {
         true
     }
 
-    /// Returns whether it keeps a record, so that a failed run can continue without repeating work. An operator that
-    /// does keeps to its context's deadline by itself. Any other is dropped at its deadline; its dispatches count for
-    /// its caller all the same.
+    /// Returns whether it keeps a record, so that a failed run can continue without repeating work. Such an operator
+    /// enforces its context's deadline itself. Any other operator is dropped at its deadline; its child runs still
+    /// count for its caller.
     fn can_go_on(&self) -> bool {
         false
     }
@@ -66,26 +66,26 @@ pub trait Operator: Send + Sync {
         None
     }
 
-    /// Returns the program that does the same work in a process of its own, where there is one: only that can run
-    /// in an [`Environment`](crate::Environment) with walls.
+    /// Returns the program that does the same work in a separate process, if there is one: only a program can run in an
+    /// [`Environment`](crate::Environment) with walls.
     fn program(&self) -> Option<OperatorProgram> {
         None
     }
 
-    /// Does the work.
+    /// Performs the work.
     ///
     /// # Errors
     ///
-    /// Any variant of [`OperatorError`]; its facts tell the orchestrator whether to try again.
+    /// Any variant of [`OperatorError`]; its facts determine whether the orchestrator tries again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the work; what the operator recorded until then stays.
+    /// Dropping the future stops the work; the events recorded until then remain.
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError>;
 }
 
-/// A task for an operator. As JSON, `max_park_ms` is in milliseconds, and fields equal to those of [`Task::json`] are
-/// left out.
+/// A task for an operator. In JSON, `max_park_ms` is in milliseconds, and fields equal to those of [`Task::json`] are
+/// omitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
@@ -97,17 +97,17 @@ pub struct Task {
     /// Whether the same task may be dispatched again after it may have acted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub idempotent: bool,
-    /// JSON Schema that the answer has to fit; an agent is given it.
+    /// JSON Schema that the answer has to fit; an agent receives it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_schema: Option<Value>,
-    /// Whether the operator gets the session's messages so far.
+    /// Whether the operator receives the earlier messages of the session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history: bool,
-    /// The most that it may use of its caller's budget; by default as much as the caller can give.
+    /// The maximum that it may use of its caller's budget; as much as the caller can give by default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allowance: Option<Allowance>,
     /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
-    /// continues then. The orchestrator's default if `None`.
+    /// continues afterwards. The orchestrator's default if `None`.
     #[serde(
         default,
         rename = "max_park_ms",
@@ -122,12 +122,12 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Task {
-    /// Makes a task from text; it is not idempotent.
+    /// Creates a task from text; it is not idempotent.
     pub fn text(input: impl Into<String>) -> Self {
         Self::json(Value::String(input.into()))
     }
 
-    /// Makes a task from JSON; it is not idempotent.
+    /// Creates a task from JSON; it is not idempotent.
     #[must_use]
     pub fn json(input: Value) -> Self {
         Self {
@@ -141,35 +141,36 @@ impl Task {
         }
     }
 
-    /// Shows images with the input.
+    /// Adds images to the input.
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
         self
     }
 
-    /// Asks for an answer that fits a JSON Schema.
+    /// Requires an answer that fits a JSON Schema.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(schema);
         self
     }
 
-    /// Gives the operator the session's messages so far.
+    /// Gives the operator the earlier messages of the session.
     #[must_use]
     pub const fn with_history(mut self) -> Self {
         self.history = true;
         self
     }
 
-    /// Lets the operator use no more of its caller's budget than this.
+    /// Limits the part of the caller's budget that the operator may use.
     #[must_use]
     pub const fn allowance(mut self, allowance: Allowance) -> Self {
         self.allowance = Some(allowance);
         self
     }
 
-    /// Lets the work be parked for so long where an endpoint asks to be left alone, rather than fail.
+    /// Sets the longest time for which the work may be parked when an endpoint asks to be left alone, instead of
+    /// failing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -185,7 +186,7 @@ impl Task {
         self
     }
 
-    /// States that dispatching the task again does no harm.
+    /// Declares that the task may be dispatched again.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
@@ -193,24 +194,24 @@ impl Task {
     }
 }
 
-/// An operator's answer.
+/// The answer of an operator.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The answer: text from a model, any JSON from code.
+    /// The output: text from a model, any JSON from code.
     pub output: Value,
-    /// The way it ended.
+    /// The end of the work.
     pub stop: Stop,
-    /// The run it recorded, where it records one.
+    /// The recorded run, if the operator records one.
     pub run: Option<RunId>,
-    /// Its usage, dispatches included.
+    /// The usage, including child runs.
     pub usage: Usage,
-    /// The time at which parked work continues by itself; its stop is [`Stop::WaitingApproval`] meanwhile.
+    /// The time at which parked work continues by itself; until then its stop is [`Stop::WaitingApproval`].
     pub parked_until: Option<Timestamp>,
 }
 
 impl Answer {
-    /// Makes a completed answer that recorded no run and used nothing.
+    /// Creates a completed answer without a recorded run and without usage.
     #[must_use]
     pub fn completed(output: Value) -> Self {
         Self {
@@ -223,7 +224,7 @@ impl Answer {
     }
 }
 
-/// The surroundings of an operator: its session, its depth, its caller and the operators it may call.
+/// The context of an operator: its session, its depth, its caller and the operators that it may dispatch.
 ///
 /// ```
 /// use layer0::operator::Context;
@@ -234,42 +235,43 @@ impl Answer {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Context {
-    /// The session; sub-dispatches share their caller's.
+    /// The session; child runs share their caller's.
     pub session: Option<SessionId>,
-    /// Other sessions whose stored errors and results the work may read, since its input may refer to them.
+    /// Other sessions whose stored errors and results the work may read, because its input may refer to them.
     pub sessions: Arc<[SessionId]>,
-    /// The run to record the work under.
+    /// The id of the run under which the work is recorded.
     pub run: Option<RunId>,
-    /// The runs of the session that are dispatched together, this one included, if nothing dispatched them: they are
-    /// open at the same time, and all but the first that begins are branches of the session's transcript.
+    /// The runs of the session that are dispatched together, including this one, if they have no caller: they are open
+    /// at the same time, and all except the first to begin are branches of the session's transcript.
     pub together: Arc<[RunId]>,
     /// The run that dispatched this operator.
     pub parent: Option<RunId>,
-    /// The run at the head of its callers.
+    /// The first run in the chain of its callers.
     pub root: Option<RunId>,
-    /// The number of the attempt at the run: 1, 2, …. From the second on, a failed run continues from its end.
+    /// The number of the attempt at the run: 1, 2, …. From the second one on, a failed run continues from its end.
     pub attempt: u32,
-    /// Whether there may be a record of the run. An operator that keeps one continues it: an open run is resumed, an
-    /// ended one is answered from its record.
+    /// Whether a record of the run may exist. An operator that keeps records continues it: an open run is resumed, an
+    /// ended run is answered from its record.
     pub goes_on: bool,
-    /// Whether a record of the run exists already. If it is gone, that is a failure and the run is not begun anew.
+    /// Whether a record of the run exists already. If it is missing, that is a failure, and the run is not started
+    /// again.
     pub is_recorded: bool,
-    /// Whether the run, and those that it dispatched, may adopt their operators' current definitions. An operator that
-    /// keeps a record notes its definition there.
+    /// Whether the run and its child runs may adopt the current definitions of their operators. An operator that keeps
+    /// a record records its definition there.
     pub adopts: bool,
-    /// Whether the run, and those that it dispatched, may continue although acknowledged events are missing from their
-    /// records: a person has accepted that.
+    /// Whether the run and its child runs may continue although acknowledged events are missing from their records: a
+    /// person has accepted the loss.
     pub accepts_lost_tail: bool,
     /// The number of dispatches above this one.
     pub depth: u32,
     /// The deadline of the work.
     pub deadline: Option<Timestamp>,
-    /// The part of its caller's budget that it may use; `None` without bound.
+    /// The part of its caller's budget that it may use; `None` without a bound.
     pub allowance: Option<Allowance>,
     /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
-    /// continues then. Nothing is parked if `None`.
+    /// continues afterwards. Nothing is parked if `None`.
     pub max_park: Option<Duration>,
-    /// The orchestrator to dispatch through; `None` outside of one.
+    /// The orchestrator for dispatches; `None` outside of one.
     pub orchestrator: Option<Arc<dyn Orchestrator>>,
     /// The signals sent to this dispatch while it runs.
     pub signals: Signals,
@@ -277,26 +279,26 @@ pub struct Context {
     pub caller: Option<Arc<dyn Caller>>,
     /// The receiver of reports on the operator's own work; `None` if there is none.
     pub own_work: Option<Arc<dyn OwnWork>>,
-    /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
+    /// The workflow step that is dispatched next; numbered from 1 if it has no name.
     pub step: Option<Arc<str>>,
-    /// The part of a workflow whose steps are counted by themselves.
+    /// The part of a workflow that numbers its steps separately.
     pub scope: Option<Arc<str>>,
-    /// The number of dispatches that share the rest of the caller's budget, the next one included; 2 if it is not
+    /// The number of dispatches that share the rest of the caller's budget, including the next one; 2 if it is not
     /// known.
     pub shares: Option<u32>,
-    /// The delivery to a behaviour that led to the work, where one did.
+    /// The delivery to a behaviour that led to the work, if any.
     pub cause: Option<Cause>,
-    /// The labels of the run at the head of its callers; runs below have them too.
+    /// The labels of the first run in the chain of its callers; child runs inherit them.
     pub labels: Arc<BTreeMap<String, String>>,
 }
 
-/// The caller of an operator, as the operator sees it while it works.
+/// The caller of an operator, for reports during the work.
 #[async_trait]
 pub trait Caller: Send + Sync {
-    /// Takes in what the work has used so far.
+    /// Reports the usage so far.
     fn used(&self, usage: Usage);
 
-    /// Receives the report that the work can only wait. Returns when the operator has to leave: it answers with
+    /// Reports that the work can only wait. Returns when the operator has to be suspended: it then answers with
     /// [`Stop::WaitingApproval`], and is resumed later.
     ///
     /// # Cancel safety
@@ -304,33 +306,33 @@ pub trait Caller: Send + Sync {
     /// Dropping the future reports that the work continues.
     async fn wait(&self, waiting: Waiting);
 
-    /// Asks for more of the caller's budget, which was given more so many times before. Returns `None` when
-    /// nothing is left.
+    /// Requests more of the caller's budget, after `given` earlier grants. Returns `None` if nothing is left.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future takes nothing; what was given is given again when it is asked for anew.
+    /// Dropping the future takes nothing; a grant that was made is made again on the next request.
     async fn more(&self, given: u32) -> Option<Allowance>;
 
-    /// Takes in that the operator is about to be tried again.
+    /// Reports that the operator is about to be tried again.
     ///
     /// # Errors
     ///
-    /// [`OrchError::DispatchFailed`], when the caller is gone.
+    /// [`OrchError::DispatchFailed`] if the caller is gone.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the attempt was noted or not.
+    /// If the future is dropped, the attempt may or may not have been recorded.
     async fn retry(&self, attempt: u32) -> Result<(), OrchError>;
 
-    /// Waits until work below may begin to act on the world; for ever, once another process has the caller's run.
+    /// Waits until child runs may begin to act on the world; forever, once another process has the caller's run.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     async fn until_may_act(&self) {}
 
-    /// Waits until work below that acts on the world has to stop: another process has the caller's run, or may soon.
+    /// Waits until child runs that act on the world have to stop: another process has the caller's run, or may soon
+    /// have it.
     ///
     /// # Cancel safety
     ///
@@ -342,14 +344,14 @@ pub trait Caller: Send + Sync {
 
 /// The receiver of reports on an operator's own work.
 pub trait OwnWork: Send + Sync {
-    /// Notes that a piece of work began.
+    /// Reports the start of a piece of work.
     fn begin(&self);
 
-    /// Notes that a piece of work ended.
+    /// Reports the end of a piece of work.
     fn end(&self);
 }
 
-/// A piece of an operator's own work; made by [`Context::busy`].
+/// Guard of a piece of an operator's own work; created by [`Context::busy`].
 #[must_use = "the work ends when it is dropped"]
 pub struct BusyGuard(Option<Arc<dyn OwnWork>>);
 
@@ -382,28 +384,28 @@ impl fmt::Debug for BusyGuard {
 pub struct Waiting {
     /// The reason of the wait.
     pub r#for: WaitFor,
-    /// The open approvals, in the work and below.
+    /// The open approvals of the work and its child runs.
     pub approvals: Vec<ApprovalId>,
     /// The time at which parked work continues by itself.
     #[serde(default)]
     pub until: Option<Timestamp>,
-    /// The reason it is parked, if it is.
+    /// The reason for which it is parked, if it is.
     #[serde(default)]
     pub reason: Option<Code>,
-    /// Whether something would be lost if the work left: a question to a person in this process, or code that cannot be
-    /// continued. If so, nothing above leaves either.
+    /// Whether something would be lost if the work were suspended: a question to a person in this process, or code that
+    /// cannot be resumed. If so, no caller is suspended either.
     #[serde(default)]
     pub stays: bool,
 }
 
 impl Waiting {
-    /// Makes a wait.
+    /// Creates a wait.
     #[must_use]
     pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
         Self { r#for, approvals, until: None, reason: None, stays: false }
     }
 
-    /// States whether something would be lost if the work left.
+    /// Sets whether something would be lost if the work were suspended.
     #[must_use]
     pub const fn stays(mut self, stays: bool) -> Self {
         self.stays = stays;
@@ -412,7 +414,7 @@ impl Waiting {
 }
 
 impl Context {
-    /// Makes the context of a first dispatch, outside an orchestrator.
+    /// Creates the context of a first dispatch, outside an orchestrator.
     #[must_use]
     pub fn root() -> Self {
         Self {
@@ -443,8 +445,8 @@ impl Context {
         }
     }
 
-    /// Names the step of a workflow that is dispatched next. If the run is recorded, a finished step of this name is
-    /// answered from the record when the run continues; a repeated name is counted: `draft`, `draft~2`.
+    /// Names the workflow step that is dispatched next. If the run is recorded, a finished step of this name is
+    /// answered from the record when the run continues; a repeated name gets a counter: `draft`, `draft~2`.
     ///
     /// ```
     /// use layer0::error::OperatorError;
@@ -460,8 +462,8 @@ impl Context {
         Self { step: Some(name.into()), ..self.clone() }
     }
 
-    /// Opens a part of a workflow whose steps are counted by themselves. Lines of steps that run side by side need one
-    /// each: the order in which they ask differs from process to process.
+    /// Opens a part of a workflow that numbers its steps separately. Concurrent lines of steps need one each, because
+    /// the order of their requests differs from process to process.
     ///
     /// ```
     /// use layer0::error::OperatorError;
@@ -483,21 +485,21 @@ impl Context {
         Self { scope: Some(scope), ..self.clone() }
     }
 
-    /// States how many dispatches are to share what the caller has left, the next one included.
+    /// Sets the number of dispatches that share the rest of the caller's budget, including the next one.
     #[must_use]
     pub fn sharing(&self, dispatches: usize) -> Self {
         Self { shares: Some(u32::try_from(dispatches).unwrap_or(u32::MAX)), ..self.clone() }
     }
 
-    /// Calls another operator one level deeper, in the same session.
+    /// Dispatches another operator one level deeper, in the same session.
     ///
     /// # Errors
     ///
-    /// [`OperatorError::SubDispatch`], with what the orchestrator answered inside.
+    /// [`OperatorError::SubDispatch`] with the orchestrator's error inside.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the sub-dispatch.
+    /// Dropping the future stops the child run.
     pub async fn dispatch(&self, operator: &str, task: Task) -> Result<Answer, OperatorError> {
         let Some(orchestrator) = &self.orchestrator else {
             return Err(OperatorError::cannot_dispatch(operator, "there is no orchestrator"));
@@ -508,16 +510,16 @@ impl Context {
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
     }
 
-    /// Records the way taken at this step, and returns it; if the run is recorded and continued, the way that was taken
-    /// then.
+    /// Records the route taken at this step, and returns it; if the run is recorded and continued, returns the route
+    /// that was recorded.
     ///
     /// # Errors
     ///
-    /// [`OperatorError::SubDispatch`], with what the orchestrator answered inside.
+    /// [`OperatorError::SubDispatch`] with the orchestrator's error inside.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the way is noted or not.
+    /// If the future is dropped, the route may or may not have been recorded.
     pub async fn route(&self, to: impl Into<String> + Send) -> Result<String, OperatorError> {
         let to = to.into();
         let Some(orchestrator) = &self.orchestrator else { return Ok(to) };
@@ -525,8 +527,8 @@ impl Context {
         routed.map_err(|error| OperatorError::sub_dispatch(to, error))
     }
 
-    /// States that the operator's code does work of its own until the guard is dropped: it waits for a timer or another
-    /// service, or computes. An operator is not suspended during such work, even if all runs below it wait.
+    /// Reports that the operator's code does work of its own until the guard is dropped: it waits for a timer or
+    /// another service, or computes. An operator is not suspended during such work, even if all its child runs wait.
     ///
     /// ```
     /// use layer0::operator::Context;
@@ -542,8 +544,7 @@ impl Context {
         BusyGuard::new(self.own_work.clone())
     }
 
-    /// Makes the context of an operator that this one calls: one level deeper, in the same session, until
-    /// the same time.
+    /// Creates the context of a child run: one level deeper, in the same session, with the same deadline.
     #[must_use]
     pub fn below(&self) -> Self {
         Self {

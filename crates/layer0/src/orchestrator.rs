@@ -1,4 +1,4 @@
-//! The protocol of what dispatches operators.
+//! The protocol of orchestrators, which dispatch operators.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::id::WorkflowId;
 use crate::operator::Operator;
 use crate::operator::{Answer, Context, Signal, Task};
 
-/// Dispatches operators by name, and talks to dispatches in flight.
+/// Dispatches operators by name, and communicates with dispatches in flight.
 #[async_trait]
 pub trait Orchestrator: Send + Sync {
-    /// Runs one operator and waits for its answer.
+    /// Runs an operator and waits for its answer.
     ///
     /// # Errors
     ///
@@ -34,9 +34,9 @@ pub trait Orchestrator: Send + Sync {
         context: Context,
     ) -> Result<Answer, OrchError>;
 
-    /// Runs several operators at once and returns their answers in the order asked.
+    /// Runs several operators concurrently, and returns their answers in the order of the tasks.
     ///
-    /// One that fails does not stop the others.
+    /// A failure of one does not stop the others.
     ///
     /// # Cancel safety
     ///
@@ -47,9 +47,9 @@ pub trait Orchestrator: Send + Sync {
         context: Context,
     ) -> Vec<Result<Answer, OrchError>>;
 
-    /// Runs an operator that the caller has at hand, as if it were registered: it is tried again, owned and
-    /// bounded in the same way. It dispatches through the context's orchestrator. An orchestrator that runs
-    /// operators elsewhere finds it by its name.
+    /// Runs an operator that the caller holds, as if it were registered: with the same retries, ownership and limits.
+    /// It dispatches through the context's orchestrator. An orchestrator that runs operators elsewhere finds it by its
+    /// name.
     ///
     /// # Errors
     ///
@@ -67,23 +67,23 @@ pub trait Orchestrator: Send + Sync {
         self.dispatch(operator.name(), task, context).await
     }
 
-    /// Records the way that a workflow takes at the context's step, and returns it; if its run is continued, the way
-    /// that was taken then. Without a record, that is `to`.
+    /// Records the route that a workflow takes at the context's step, and returns it; if its run is continued, returns
+    /// the route that was recorded. Without a record, that is `to`.
     ///
     /// # Errors
     ///
-    /// [`OrchError::Shutdown`] when the workflow is over; and when its record cannot be written.
+    /// [`OrchError::Shutdown`] if the workflow is over, or its record cannot be written.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the way is noted or not.
+    /// If the future is dropped, the route may or may not have been recorded.
     async fn route(&self, to: String, context: Context) -> Result<String, OrchError> {
         drop(context);
         Ok(to)
     }
 
-    /// Returns an error before a dispatch if there is no operator of this name; `None` if there is one, or if that is
-    /// not known before.
+    /// Returns an error, before a dispatch, if there is no operator of this name; `None` if there is one, or if that is
+    /// not known in advance.
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
         let _ = operator;
         None
@@ -96,8 +96,8 @@ pub trait Orchestrator: Send + Sync {
         true
     }
 
-    /// Returns whether a run of this operator can continue from its end, because it keeps a record. A call that
-    /// dispatches one that cannot is treated as a call of any tool when its process dies.
+    /// Returns whether a run of this operator can continue from its end, because it keeps a record. A tool call that
+    /// dispatches an operator that cannot is treated like any other call when its process dies.
     fn can_go_on(&self, operator: &str) -> bool {
         let _ = operator;
         false
@@ -110,7 +110,7 @@ pub trait Orchestrator: Send + Sync {
     /// [`OrchError::WorkflowNotFound`], [`OrchError::SignalFailed`].
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError>;
 
-    /// Asks for what is known of a dispatch in flight: operator, depth and start.
+    /// Returns the known state of a dispatch in flight: operator, depth and start.
     ///
     /// # Errors
     ///
@@ -118,21 +118,21 @@ pub trait Orchestrator: Send + Sync {
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError>;
 }
 
-/// The error that no operator is registered under a name, with the most similar name.
+/// The error of a name under which no operator is registered, with the most similar name.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no operator named `{name}`")]
 #[non_exhaustive]
 pub struct UnknownOperator {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: Box<str>,
-    /// The name of an operator that comes nearest.
+    /// The name of the most similar operator.
     pub nearest: Option<Box<str>>,
 }
 
 impl UnknownOperator {
-    /// Names what was asked for, and what comes nearest.
+    /// Creates the error for a requested name, with the most similar one.
     pub fn new(name: impl Into<Box<str>>, nearest: Option<&str>) -> Self {
         Self { name: name.into(), nearest: nearest.map(Into::into) }
     }

@@ -14,34 +14,34 @@ use crate::time::Timestamp;
 pub use add::{Added, StateAdd};
 pub use scope::{InvalidScope, Scope};
 
-/// The most tries of [`StateStore::add`] by its default.
+/// Maximum number of attempts in the default implementation of [`StateStore::add`].
 const MAX_TRIES: u32 = 1_000;
-/// The most values in a page, unless its query sets another limit.
+/// Default number of values in a page.
 const PAGE: u32 = 100;
 
-/// A value as it is stored.
+/// A stored value.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Versioned {
     /// The value.
     pub value: Value,
-    /// The version of the value. It grows with each write of the key, and is never reused, not even after the key was
+    /// The version of the value. It grows with each write of the key, and is never reused, even after the key was
     /// removed.
     pub version: u64,
-    /// The time it was written.
+    /// The time at which it was written.
     pub written_at: Timestamp,
-    /// The time it expires; `None` if it stays.
+    /// The time at which it expires; `None` if it does not.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Versioned {
-    /// Makes a value that a write of this version left, and that stays.
+    /// Creates a value with this version that does not expire.
     #[must_use]
     pub const fn new(value: Value, version: u64, written_at: Timestamp) -> Self {
         Self { value, version, written_at, expires_at: None }
     }
 
-    /// States when it is gone by itself.
+    /// Sets the time at which it expires.
     #[must_use]
     pub const fn expires_at(mut self, at: Option<Timestamp>) -> Self {
         self.expires_at = at;
@@ -53,12 +53,12 @@ impl Versioned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Expected {
-    /// Anything, or nothing.
+    /// Any value, or none.
     #[default]
     Any,
     /// No value under the key.
     Absent,
-    /// The value of this version.
+    /// A value of this version.
     Version(u64),
 }
 
@@ -74,7 +74,7 @@ impl Expected {
     }
 }
 
-/// A value that is to be written.
+/// A write of a value.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,31 +92,31 @@ impl Expected {
 pub struct StateWrite {
     /// The scope.
     pub scope: Scope,
-    /// Under which key.
+    /// The key.
     pub key: String,
     /// The value.
     pub value: Value,
     /// The condition on the stored value.
     pub expected: Expected,
-    /// The time the value stays; until it is removed if `None`.
+    /// The time after which the value expires; never if `None`.
     pub expires_after: Option<Duration>,
 }
 
 impl StateWrite {
-    /// Makes a write that replaces whatever is there, and stays.
+    /// Creates a write without a condition, of a value that does not expire.
     pub fn new(scope: Scope, key: impl Into<String>, value: Value) -> Self {
         let key = key.into();
         Self { scope, key, value, expected: Expected::Any, expires_after: None }
     }
 
-    /// Writes only if this is stored.
+    /// Writes only if the stored value meets this condition.
     #[must_use]
     pub const fn expecting(mut self, expected: Expected) -> Self {
         self.expected = expected;
         self
     }
 
-    /// Keeps the value so long.
+    /// Sets the time after which the value expires.
     #[must_use]
     pub const fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);
@@ -130,20 +130,20 @@ impl StateWrite {
 pub struct StateQuery {
     /// The scope.
     pub scope: Scope,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: String,
     /// Only keys after this one, in the order of the list.
     pub after: Option<String>,
     /// From the last key to the first.
     pub backwards: bool,
-    /// By their versions, the value that was written last first; then neither `after` nor `backwards` counts.
+    /// The last written value first, by version; in this case neither `after` nor `backwards` applies.
     pub newest_first: bool,
-    /// At most this many; 100 otherwise.
+    /// The maximum number of values; 100 by default.
     pub limit: u32,
 }
 
 impl StateQuery {
-    /// Lists the first values of a scope.
+    /// Creates a query for the first values of a scope.
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
         Self {
@@ -156,35 +156,35 @@ impl StateQuery {
         }
     }
 
-    /// Only keys that begin so.
+    /// Selects only keys with this prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Only keys after this one: the last of the page before.
+    /// Selects only keys after this one, the last of the previous page.
     #[must_use]
     pub fn after(mut self, key: impl Into<String>) -> Self {
         self.after = Some(key.into());
         self
     }
 
-    /// From the last key to the first.
+    /// Lists from the last key to the first.
     #[must_use]
     pub const fn backwards(mut self) -> Self {
         self.backwards = true;
         self
     }
 
-    /// The value that was written last first, whatever the keys are.
+    /// Lists the last written value first, independent of the keys.
     #[must_use]
     pub const fn newest_first(mut self) -> Self {
         self.newest_first = true;
         self
     }
 
-    /// At most this many.
+    /// Limits the number of values.
     #[must_use]
     pub const fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
@@ -196,11 +196,11 @@ impl StateQuery {
 pub type StateEntry = (String, Versioned);
 
 impl StateAdd {
-    /// Returns the write of the sum; the stored number if that is above the bound.
+    /// Returns the write of the sum; the stored number if it is above the bound.
     ///
     /// # Errors
     ///
-    /// [`StateError::Serialization`] if the stored value is not a whole number from 0.
+    /// [`StateError::Serialization`] if the stored value is not a whole number from 0 on.
     pub fn over(&self, stored: Option<&Versioned>) -> Result<Result<StateWrite, u64>, StateError> {
         let found = stored.map_or(Ok(0), |stored| whole_number(&stored.value))?;
         let Some(sum) = self.after(found) else { return Ok(Err(found)) };
@@ -214,48 +214,47 @@ impl StateAdd {
 /// Keeps JSON values by scope and key, redacted, each of at most 1 MiB.
 #[async_trait]
 pub trait StateStore: Send + Sync {
-    /// Reads a value; `None` where there is none, or it has expired.
+    /// Reads a value; `None` if there is none, or if it has expired.
     ///
     /// # Errors
     ///
-    /// [`StateError::Serialization`] when it is no JSON any more, [`StateError::Other`].
+    /// [`StateError::Serialization`] if the stored text is not valid JSON, [`StateError::Other`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError>;
 
-    /// Writes a value and returns its version.
+    /// Writes a value, and returns its version.
     ///
     /// # Errors
     ///
-    /// [`StateError::Conflict`] with the version found, when another one is stored than the write expects:
-    /// then nothing was written; [`StateError::TooLarge`], [`StateError::InvalidKey`],
-    /// [`StateError::WriteFailed`].
+    /// [`StateError::Conflict`] with the stored version if it does not meet the condition: then nothing was written;
+    /// [`StateError::TooLarge`], [`StateError::InvalidKey`], [`StateError::WriteFailed`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the value was written or not.
+    /// If the future is dropped, the value may or may not have been written.
     async fn write(&self, write: StateWrite) -> Result<u64, StateError>;
 
     /// Adds to a whole number in one atomic step. The number is an ordinary value: it can be read, and each addition
     /// gives it a new version.
     ///
-    /// The default reads, compares and writes, and repeats that after a conflict.
+    /// The default implementation reads, compares and writes, and repeats that after a conflict.
     ///
     /// # Errors
     ///
-    /// [`StateError::Serialization`] if the stored value is not a whole number, and as
+    /// [`StateError::Serialization`] if the stored value is not a whole number, and the errors of
     /// [`StateStore::write`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the amount was added or not.
+    /// If the future is dropped, the amount may or may not have been added.
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         add_by_writes(self, add).await
     }
 
-    /// Removes a value, if the stored one is as expected; returns whether there was one.
+    /// Removes a value, if the stored one meets the condition; returns whether there was one.
     ///
     /// # Errors
     ///
@@ -263,7 +262,7 @@ pub trait StateStore: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the value was removed or not.
+    /// If the future is dropped, the value may or may not have been removed.
     async fn delete(
         &self,
         scope: &Scope,
@@ -282,8 +281,8 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Finds values that contain one of the words of a text, the best matches first, then the newest. Words are runs of
-    /// letters and digits; case does not matter. The scope, prefix and limit of the query apply.
+    /// Finds values that contain one of the words of a text, the best matches first, then the newest. Words are
+    /// sequences of letters and digits; case is ignored. The scope, prefix and limit of the query apply.
     ///
     /// # Errors
     ///
@@ -294,7 +293,7 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Lists the scopes that hold a value, in the order of their texts: at most so many, after this one.
+    /// Lists scopes with a value, in the order of their texts: at most `limit`, starting after `after`.
     ///
     /// # Errors
     ///
@@ -305,7 +304,7 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError>;
 
-    /// Removes all values of a scope; returns their number.
+    /// Removes all values of a scope, and returns their number.
     ///
     /// # Errors
     ///
@@ -313,7 +312,7 @@ pub trait StateStore: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the scope was emptied or not.
+    /// If the future is dropped, the scope may or may not have been cleared.
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError>;
 }
 

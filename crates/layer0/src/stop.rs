@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::{self, Code};
 
-/// The way an `Ok` run ended.
+/// The end of a run that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Stop {
     /// The model gave its final answer.
     Completed,
-    /// The final answer was cut, refused or filtered; its text is kept.
+    /// The final answer was cut off, refused or filtered; its text is kept.
     Incomplete {
         /// `model.max_tokens`, `model.refusal`, `model.content_filter`, `model.pause` or
         /// `model.unknown_stop`.
@@ -52,14 +52,14 @@ impl Stop {
     }
 }
 
-/// The outcome of a run, failures included, as in events and JSON.
+/// The outcome of a run, including failures, in events and JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// The model gave its final answer.
     Completed,
-    /// The final answer was cut, refused or filtered.
+    /// The final answer was cut off, refused or filtered.
     Incomplete,
     /// The run failed.
     Failed,

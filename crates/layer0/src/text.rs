@@ -12,35 +12,35 @@ use crate::json_text::JsonText;
 
 pub use surrogates::{replace_lone_surrogates, replace_lone_surrogates_in};
 
-/// The run ended before the call was done.
+/// The call did not complete before the run ended.
 pub const CANCELLED: &str = "Cancelled: the run was stopped";
 
-/// The run ended while the tool ran, and the tool is not safe to repeat.
+/// The run ended during a call of a tool that is not safe to repeat.
 pub const MAY_HAVE_ACTED: &str = "Cancelled: may already have acted";
 
-/// The process died while the tool ran, and the tool is not safe to repeat.
+/// The process died during a call of a tool that is not safe to repeat.
 pub const INTERRUPTED: &str = "Interrupted: may already have acted";
 
-/// The process died while the tool ran, and it is known that the call did not happen.
+/// The process died during a call that is known not to have happened.
 pub const DID_NOT_HAPPEN: &str = "Interrupted: did not happen; may be called again";
 
-/// Follows the failure of a call that is known not to have happened.
+/// Addition to the failure of a call that is known not to have happened.
 pub const MAY_BE_CALLED_AGAIN: &str = "It did not happen; may be called again.";
 
 /// The output of a call that is known to have happened, if its answer is not known.
 pub const HAPPENED: &str = "It happened; what it answered is not known.";
 
-/// The most characters of a person's words that are read.
+/// Maximum length of a person's message that is used, in characters.
 const MAX_CHARS: usize = 500;
 
-/// The reason of a denial that has none.
+/// The reason of a denial without one.
 pub const NO_REASON: &str = "no reason was given";
 
-/// The reason for denying a call that was not decided in time.
+/// The reason of a denial after the approval expired.
 pub const EXPIRED: &str = "the approval expired without a decision";
 
-/// Returns the text that a person denied the call, with their reason if they gave one. Without a name, it was denied
-/// because there was no decision.
+/// Returns the text for a call that a person denied, with the reason if there is one. Without a name, the call was
+/// denied because nobody decided.
 #[must_use]
 pub fn denied(by: &str, reason: &str) -> String {
     let cut = |text: &str| text.chars().take(MAX_CHARS).collect::<String>();
@@ -51,7 +51,7 @@ pub fn denied(by: &str, reason: &str) -> String {
     }
 }
 
-/// Returns the text for a failure after the last of so many attempts.
+/// Returns the text for a failure after this number of attempts.
 #[must_use]
 pub fn gave_up(attempts: u32) -> String {
     format!("gave up after {attempts} attempts")
@@ -69,7 +69,7 @@ pub fn context_overflow(why: impl Display) -> String {
     format!("context overflow: {why}")
 }
 
-/// Returns a value as a model reads it and as its digest is made: JSON with sorted keys, a string as it is.
+/// Returns the text of a value for a model and for its digest: JSON with sorted keys; a string without quotes.
 ///
 /// ```
 /// use layer0::text::plain;
@@ -86,7 +86,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns the message of a panic. Its payload is never dropped, because the drop may panic too.
+/// Returns the message of a panic. Its payload is never dropped, because dropping it may panic too.
 ///
 /// ```
 /// use layer0::text::panicked;

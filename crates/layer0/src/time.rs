@@ -1,4 +1,4 @@
-//! A moment, as events carry it.
+//! Timestamps of events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment in milliseconds since 1970-01-01T00:00:00Z.
+/// A point in time, in milliseconds since 1970-01-01T00:00:00Z.
 ///
-/// Prints and parses as RFC 3339 with milliseconds in UTC.
+/// Formats and parses RFC 3339 with milliseconds, in UTC.
 ///
 /// ```
 /// use layer0::Timestamp;
@@ -21,29 +21,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Wraps milliseconds since 1970-01-01T00:00:00Z, clamped to what RFC 3339 can print
-    /// (years -9999 to 9999).
+    /// Creates a timestamp from milliseconds since 1970-01-01T00:00:00Z, clamped to the range of RFC 3339 (years -9999
+    /// to 9999).
     #[must_use]
     pub fn from_millis(ms: i64) -> Self {
-        // jiff makes a moment of milliseconds up to the last whole second only.
+        // jiff supports milliseconds only up to the last whole second of its range.
         let [first, last] =
             [jiff::Timestamp::MIN, jiff::Timestamp::MAX].map(|at| at.as_second() * 1_000);
         Self(ms.clamp(first, last))
     }
 
-    /// Returns milliseconds since 1970-01-01T00:00:00Z.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub const fn as_millis(self) -> i64 {
         self.0
     }
 
-    /// Returns the time from `earlier` to here, zero if `earlier` is later.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Returns the moment `wait` after this one.
+    /// Returns the timestamp `wait` later.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         Self::from_millis(
@@ -51,7 +51,7 @@ impl Timestamp {
         )
     }
 
-    /// Returns the beginning of its day in UTC.
+    /// Returns the start of its day in UTC.
     #[must_use]
     pub fn start_of_day(self) -> Self {
         const DAY: i64 = 24 * 60 * 60 * 1_000;
@@ -65,11 +65,11 @@ impl Timestamp {
     }
 
     fn civil(self) -> jiff::Timestamp {
-        // The range is held by `from_millis`, so the fallback is never taken.
+        // `from_millis` ensures the range, so the fallback is never used.
         jiff::Timestamp::from_millisecond(self.0).unwrap_or_default()
     }
 
-    /// Returns the moment as `YYYYMMDD_HHMMSS` in UTC, as ids of stored things carry it.
+    /// Returns the timestamp as `YYYYMMDD_HHMMSS` in UTC, as used in ids of stored items.
     #[must_use]
     pub fn compact(self) -> String {
         self.civil().strftime("%Y%m%d_%H%M%S").to_string()
@@ -82,7 +82,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The error that a text is not an RFC 3339 moment.
+/// Error of a text that is not an RFC 3339 timestamp.
 #[derive(Debug, thiserror::Error)]
 #[error("not an RFC 3339 timestamp: `{0}`")]
 pub struct ParseTimestampError(String);
@@ -100,7 +100,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// The most hours of an offset: RFC 3339, `time-hour`.
+/// Maximum hours of an offset: RFC 3339, `time-hour`.
 const MAX_OFFSET_HOURS: u8 = 23;
 
 /// Returns the hours of the offset from UTC, if the text has one.

@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one model attempt, as the provider billed them.
+/// The tokens of one model attempt, as billed by the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TokenUsage {
-    /// Tokens of the prompt, cached ones included.
+    /// Tokens of the prompt, including cached ones.
     pub input_tokens: u64,
-    /// Tokens of the answer, thinking included.
+    /// Tokens of the answer, including thinking.
     pub output_tokens: u64,
-    /// Tokens of the prompt that came from the provider's cache.
+    /// Tokens of the prompt that were read from the provider's cache.
     pub cached_tokens: u64,
-    /// Tokens of the prompt that went into the provider's cache.
+    /// Tokens of the prompt that were written to the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
 }
 
 impl TokenUsage {
-    /// States the tokens of the prompt and of the answer; none of them were in a cache.
+    /// Creates counts for the prompt and the answer, without cached tokens.
     ///
     /// ```
     /// use layer0::usage::TokenUsage;
@@ -40,13 +40,13 @@ impl TokenUsage {
         Self { input_tokens, output_tokens, cached_tokens: 0, cache_write_tokens: 0 }
     }
 
-    /// States how many tokens of the prompt came from the provider's cache.
+    /// Sets the tokens of the prompt that were read from the provider's cache.
     #[must_use]
     pub const fn cached_tokens(self, cached_tokens: u64) -> Self {
         Self { cached_tokens, ..self }
     }
 
-    /// States how many tokens of the prompt went into the provider's cache.
+    /// Sets the tokens of the prompt that were written to the provider's cache.
     #[must_use]
     pub const fn cache_write_tokens(self, cache_write_tokens: u64) -> Self {
         Self { cache_write_tokens, ..self }
@@ -58,68 +58,68 @@ const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The rest of an endpoint's limit, as it reports it: requests in a minute, or tokens.
+/// The rest of an endpoint's rate limit, as it reports it: requests in a minute, or tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RateLevel {
-    /// The limit itself.
+    /// The limit.
     pub limit: Option<u64>,
     /// The amount that may be used now.
     pub remaining: u64,
-    /// The time until the whole limit may be used again, if nothing is used meanwhile.
+    /// The time until the whole limit is available again, if nothing is used meanwhile.
     pub full_in: Option<Duration>,
 }
 
 impl RateLevel {
-    /// States what may be used now.
+    /// Creates a level with this remaining amount.
     #[must_use]
     pub const fn new(remaining: u64) -> Self {
         Self { limit: None, remaining, full_in: None }
     }
 
-    /// States the limit itself.
+    /// Sets the limit.
     #[must_use]
     pub const fn of(self, limit: Option<u64>) -> Self {
         Self { limit, ..self }
     }
 
-    /// States the time until the whole limit may be used again.
+    /// Sets the time until the whole limit is available again.
     #[must_use]
     pub const fn full_in(self, full_in: Option<Duration>) -> Self {
         Self { full_in, ..self }
     }
 }
 
-/// The amounts that a run has used so far.
+/// The usage of a run so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Model calls the loop made; retries and resends are not counted here.
+    /// Model calls of the loop, without retries and resends.
     pub model_calls: u32,
-    /// Attempts those calls took.
+    /// Attempts of those calls.
     pub model_attempts: u32,
-    /// Tool executions begun, built-in tools included.
+    /// Started tool executions, including built-in tools.
     pub tool_calls: u32,
-    /// Prompt tokens of all attempts, failed ones included.
+    /// Prompt tokens of all attempts, including failed ones.
     pub input_tokens: u64,
-    /// Answer tokens of all attempts, failed ones included.
+    /// Answer tokens of all attempts, including failed ones.
     pub output_tokens: u64,
     /// The sum of input and output tokens.
     pub total_tokens: u64,
-    /// Prompt tokens that came from the provider's cache.
+    /// Prompt tokens that were read from the provider's cache.
     pub cached_tokens: u64,
     /// Cost in US dollars; `None` without a price.
     pub cost_usd: Option<f64>,
     /// Milliseconds from the first to the last event.
     pub wall_ms: u64,
-    /// Whether a count of tokens was estimated because an endpoint did not report it; the cost is then an
+    /// Whether a count of tokens was estimated because an endpoint did not report it; in this case the cost is an
     /// estimate too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
-/// Returns US dollars in billionths, rounded; none of an amount that is negative or no number.
+/// Converts US dollars to billionths, rounded; 0 for a negative amount or one that is no number.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -130,7 +130,7 @@ pub fn nanousd(dollars: f64) -> u64 {
     (dollars * 1e9).round() as u64
 }
 
-/// Returns billionths of a US dollar in dollars. Up to 9 million dollars the way back is exact.
+/// Converts billionths of a US dollar to dollars. Up to 9 million dollars the inverse is exact.
 #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52 billionths")]
 #[must_use]
 pub fn dollars(nanousd: u64) -> f64 {
@@ -138,14 +138,14 @@ pub fn dollars(nanousd: u64) -> f64 {
 }
 
 impl Usage {
-    /// Makes the usage of nothing, which is known to cost nothing: a sum begins with it.
+    /// Creates an empty usage with a known cost of zero, for sums.
     #[must_use]
     pub fn free() -> Self {
         Self { cost_usd: Some(0.0), ..Self::default() }
     }
 
-    /// Adds what another run used that this one dispatched; the time stays its own. A cost that is
-    /// not known on either side is not known of both.
+    /// Adds the usage of a child run; the time remains that of this run. If the cost of either is unknown, so is the
+    /// sum.
     pub fn add_dispatched(&mut self, other: &Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.model_attempts = self.model_attempts.saturating_add(other.model_attempts);

@@ -1,7 +1,7 @@
 use super::Code;
 
 impl Code {
-    /// Returns whether it is this code, or one of this family: `provider.*`.
+    /// Returns whether this is the given code, or belongs to the given family such as `provider.*`.
     ///
     /// ```
     /// use layer0::{Code, code};

@@ -1,2 +1,2 @@
-/// Any error that can cross threads: what the `Other` variants hold.
+/// Any error that can be sent between threads, as in the `Other` variants.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

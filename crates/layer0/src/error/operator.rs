@@ -93,39 +93,39 @@ pub enum OperatorError {
     Other(#[from] BoxError),
 }
 
-/// A step that was done before another one failed.
+/// A step that was finished before another one failed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct StepDone {
     /// The step's name, such as `2`.
     pub step: Box<str>,
-    /// The operator that did it.
+    /// The operator of the step.
     pub operator: Box<str>,
-    /// The run that it recorded, where it records one.
+    /// The run of the step, if its operator records one.
     pub run: Option<RunId>,
     /// The step's output.
     pub output: Value,
 }
 
 impl StepDone {
-    /// Makes a step that recorded no run.
+    /// Creates a step without a recorded run.
     pub fn new(step: impl Into<Box<str>>, operator: impl Into<Box<str>>, output: Value) -> Self {
         Self { step: step.into(), operator: operator.into(), run: None, output }
     }
 
-    /// Names the run that it recorded.
+    /// Sets the recorded run of the step.
     #[must_use]
     pub fn run(self, run: Option<RunId>) -> Self {
         Self { run, ..self }
     }
 }
 
-/// Details of an error that are kept in addition to its facts, if it has any.
+/// Details of an error in addition to its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Its answer for one that repeats nothing.
+    /// The retry answer for a caller that repeats nothing.
     later: Retry,
-    /// Its own hint.
+    /// The error's own hint.
     hint: Option<Cow<'static, str>>,
 }
 
@@ -153,7 +153,7 @@ impl OperatorError {
         }
     }
 
-    /// Wraps what the orchestrator answered when `operator` was called, keeping its facts.
+    /// Wraps the orchestrator's error for a dispatch of `operator`, keeping its facts.
     pub fn sub_dispatch(operator: impl Into<Box<str>>, error: OrchError) -> Self {
         Self::SubDispatch {
             operator: operator.into(),
@@ -163,7 +163,7 @@ impl OperatorError {
         }
     }
 
-    /// Makes the error for an `operator` that could not be called at all, because of `message`.
+    /// Creates the error for an `operator` that could not be dispatched at all, because of `message`.
     pub fn cannot_dispatch(operator: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
         Self::SubDispatch {
             operator: operator.into(),
@@ -173,7 +173,7 @@ impl OperatorError {
         }
     }
 
-    /// States what was done before another operator failed; of any other error it changes nothing.
+    /// Sets the steps that were finished before another operator failed; has no effect on other errors.
     #[must_use]
     pub fn after(mut self, steps: Vec<StepDone>) -> Self {
         if let Self::SubDispatch { done, .. } = &mut self {

@@ -96,7 +96,7 @@ impl Failure for OrchError {
 }
 
 impl OrchError {
-    /// Makes the error for an operator that panicked.
+    /// Creates the error for an operator that panicked.
     pub fn panicked(why: impl Into<String>) -> Self {
         Self::Panicked(why.into())
     }

@@ -70,17 +70,17 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Makes the error for a `key` that is missing in `scope`.
+    /// Creates the error for a `key` that is missing in `scope`.
     pub fn not_found(scope: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
         Self::NotFound { scope: scope.into(), key: key.into() }
     }
 
-    /// Makes the error for a `key` whose stored version is not the expected one.
+    /// Creates the error for a `key` whose stored version is not the expected one.
     pub fn conflict(scope: &Scope, key: impl Into<Box<str>>, found: Option<u64>) -> Self {
         Self::Conflict { scope: scope.to_string().into(), key: key.into(), found }
     }
 
-    /// Makes the error for a value longer than the store takes.
+    /// Creates the error for a value that exceeds the store's limit.
     #[must_use]
     pub const fn too_large(bytes: usize, most: usize) -> Self {
         Self::TooLarge { bytes, most }

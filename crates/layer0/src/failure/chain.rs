@@ -1,4 +1,4 @@
-//! An error with everything that caused it.
+//! An error with its chain of sources.
 
 use std::error::Error;
 use std::fmt;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The most errors of a chain that are read, so that a source that leads back to itself ends.
+/// Maximum number of errors that are read from a chain, so that a cycle of sources ends.
 const MAX_SOURCES: usize = 64;
 
-/// Walks an error and its sources, outermost first, 64 at most.
+/// Returns an error and its sources, outermost first, at most 64.
 pub fn sources<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| Error::source(*error)).take(MAX_SOURCES)
 }
 
-/// Collects the text of an error and of each of its sources, outermost first.
+/// Returns the texts of an error and of its sources, outermost first.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
     sources(error).map(ToString::to_string).collect()
 }
 
-/// Prints an error with its sources on one line: `a: b: c`.
+/// An error with its sources, formatted on one line: `a: b: c`.
 ///
 /// ```
 /// use layer0::error::OperatorError;
@@ -48,8 +48,8 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// An error and its sources as text, for an error that outlives its value or is reported more than once. Cloning shares
-/// it.
+/// The texts of an error and its sources, for an error that outlives its value or is reported more than once. Clones
+/// share the texts.
 ///
 /// ```
 /// use layer0::error::{OperatorError, OrchError};
@@ -66,18 +66,18 @@ pub struct ErrorText {
 }
 
 impl ErrorText {
-    /// Keeps an error and its sources, 64 at most.
+    /// Copies the texts of an error and its sources, at most 64.
     #[must_use]
     pub fn of(error: &(dyn Error + 'static)) -> Self {
         Self::from_chain(chain(error)).unwrap_or_default()
     }
 
-    /// Makes a chain of texts, the outermost first, 64 at most; `None` of no texts.
+    /// Builds a chain from texts, outermost first, at most 64; `None` without texts.
     #[must_use]
     pub fn from_chain(
         texts: impl IntoIterator<Item = String, IntoIter: DoubleEndedIterator>,
     ) -> Option<Self> {
-        // A longer one would be dropped text by text, down to the end of the stack.
+        // A longer chain would be dropped recursively, and overflow the stack.
         let texts: Vec<String> = texts.into_iter().take(MAX_SOURCES).collect();
         let around = |source: Option<Self>, text: String| {
             Some(Self { text: text.into(), source: source.map(Arc::new) })
@@ -85,7 +85,7 @@ impl ErrorText {
         texts.into_iter().rev().fold(None, around)
     }
 
-    /// Puts `cause` behind the innermost error.
+    /// Appends `cause` to the innermost error.
     #[must_use]
     pub fn caused_by(&self, cause: &Self) -> Self {
         let texts = chain(self).into_iter().chain(chain(cause)).collect::<Vec<_>>();
@@ -93,7 +93,7 @@ impl ErrorText {
     }
 }
 
-/// As the list of its texts, the outermost first.
+/// Serialises as the list of texts, outermost first.
 impl Serialize for ErrorText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(chain(self))

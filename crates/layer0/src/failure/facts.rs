@@ -1,13 +1,13 @@
-//! The facts of a failure, as one row.
+//! The facts of a failure.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The row of a failure: its code, and the facts that a policy reads.
+/// The facts of a failure: its code and the answers for policies.
 ///
-/// A constructor sets the facts that follow from its retry answer: if trying again can help, another endpoint may do
-/// better as well, and the failure counts against this one. A row that differs sets them itself.
+/// A constructor derives further facts from the retry answer: if trying again can help, another endpoint may do better
+/// too, and the failure counts against this one. Exceptions are set explicitly.
 ///
 /// ```
 /// use layer0::failure::{Effect, Elsewhere, Facts, Retry};
@@ -23,24 +23,24 @@ pub struct Facts {
     pub code: &'static str,
     /// Whether trying the same thing again can help, and the wait before.
     pub retry: Retry,
-    /// Whether trying again could help a caller that repeats nothing. As `retry`, also after a layer gave up.
+    /// Whether a new request, which repeats nothing, can help. Equal to `retry`, but unchanged when a layer gives up.
     pub later: Retry,
     /// Whether the attempt may already have acted on the world.
     pub effect: Effect,
     /// Whether another endpoint may do better.
     pub elsewhere: Elsewhere,
-    /// Whether it counts against the endpoint, so that it is left alone after several failures. An endpoint that asks
-    /// to slow down is alive.
+    /// Whether the failure counts against the endpoint, which is left alone after several such failures. A request to
+    /// slow down does not count, because the endpoint is alive.
     pub counts_against: bool,
-    /// Whether another endpoint of the same model, or another key, may do better at once. True if this one asks to slow
-    /// down or refuses its key.
+    /// Whether another endpoint of the same model, or another key, may do better at once: this endpoint asked to slow
+    /// down, or refused its key.
     pub beside: bool,
-    /// Whether the request was sent. `false` if an open circuit refused it before: that is no attempt.
+    /// Whether the request was sent. `false` if an open circuit refused it; such a refusal is no attempt.
     pub sent: bool,
 }
 
 impl Facts {
-    /// States a failure with this retry answer.
+    /// Creates facts with this retry answer.
     #[must_use]
     pub const fn new(code: &'static str, retry: Retry, effect: Effect) -> Self {
         let (elsewhere, counts_against) = match retry {
@@ -59,19 +59,19 @@ impl Facts {
         }
     }
 
-    /// States a failure that trying again gives once more.
+    /// Creates the facts of a failure that repeats on every attempt.
     #[must_use]
     pub const fn never(code: &'static str, effect: Effect) -> Self {
         Self::new(code, Retry::Never, effect)
     }
 
-    /// States a failure that a later attempt may not meet.
+    /// Creates the facts of a failure that a later attempt may avoid.
     #[must_use]
     pub const fn backoff(code: &'static str, effect: Effect) -> Self {
         Self::new(code, Retry::Backoff, effect)
     }
 
-    /// States a failure with a retry delay, if there is a `hint`.
+    /// Creates facts with a retry delay, if there is a `hint`.
     #[must_use]
     pub const fn hinted(code: &'static str, hint: Option<Duration>, effect: Effect) -> Self {
         Self::new(code, Retry::hinted(hint), effect)
@@ -83,7 +83,7 @@ impl Facts {
         Self { code, ..self }
     }
 
-    /// Replaces the retry answer alone.
+    /// Replaces only the retry answer.
     #[must_use]
     pub const fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
@@ -95,7 +95,7 @@ impl Facts {
         Self { retry, later, ..self }
     }
 
-    /// Replaces the hints by what is left of them after this time; a hint that has passed is zero.
+    /// Reduces the retry delays by this time; a delay that has passed is zero.
     #[must_use]
     pub const fn after(self, passed: Duration) -> Self {
         const fn reduce(retry: Retry, passed: Duration) -> Retry {
@@ -113,7 +113,7 @@ impl Facts {
         RetryFacts { retry: self.retry, later: self.later }
     }
 
-    /// Replaces what helps one that repeats nothing.
+    /// Replaces the retry answer for a request that repeats nothing.
     #[must_use]
     pub const fn with_later(self, later: Retry) -> Self {
         Self { later, ..self }
@@ -131,7 +131,7 @@ impl Facts {
         Self { elsewhere, ..self }
     }
 
-    /// Sets whether it counts against the endpoint.
+    /// Sets whether the failure counts against the endpoint.
     #[must_use]
     pub const fn with_counts_against(self, counts_against: bool) -> Self {
         Self { counts_against, ..self }
@@ -150,27 +150,27 @@ impl Facts {
     }
 }
 
-/// The retry answers of a failure, as a record keeps them.
+/// The recorded retry answers of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RetryFacts {
     /// Whether trying the same thing again can help, and the wait before.
     pub retry: Retry,
-    /// Whether trying again could help a caller that repeats nothing.
+    /// Whether a new request, which repeats nothing, can help.
     pub later: Retry,
 }
 
-/// The answer whether trying again can help.
+/// Whether trying again can help.
 ///
-/// Closed on purpose: a policy must handle every answer.
+/// The enum is closed on purpose: a policy has to handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// Trying again gives the same failure.
+    /// Trying again results in the same failure.
     Never,
-    /// Trying again can help after a wait the caller chooses.
+    /// Trying again can help, after a wait that the caller chooses.
     Backoff,
-    /// Trying again can help, and not earlier than this.
+    /// Trying again can help, but not before this time has passed.
     #[serde(rename = "after_ms", with = "crate::millis")]
     After(Duration),
 }
@@ -182,7 +182,7 @@ impl Retry {
         !matches!(self, Self::Never)
     }
 
-    /// Returns [`Retry::After`] when there is a hint, else [`Retry::Backoff`].
+    /// Returns [`Retry::After`] if there is a hint, otherwise [`Retry::Backoff`].
     #[must_use]
     pub const fn hinted(hint: Option<Duration>) -> Self {
         match hint {
@@ -192,30 +192,31 @@ impl Retry {
     }
 }
 
-/// The answer whether the attempt may already have acted on the world.
+/// Whether the attempt may already have acted on the world.
 ///
-/// Closed on purpose: a policy must handle every answer.
+/// The enum is closed on purpose: a policy has to handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Nothing was done; a repeat is harmless.
     None,
-    /// It may or may not have acted; only an idempotent request may be repeated.
+    /// The attempt may have acted; only an idempotent request may be repeated.
     Unknown,
-    /// It acted; a repeat acts twice.
+    /// The attempt acted; a repeat would act twice.
     Happened,
 }
 
-/// The answer whether another endpoint may do better.
+/// Whether another endpoint may do better.
 ///
-/// Closed on purpose: a policy must handle every answer.
+/// The enum is closed on purpose: a policy has to handle every answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// Another one would refuse it just the same.
+    /// Another endpoint would refuse it too.
     Never,
-    /// It may, once this one was tried as often as it is worth.
+    /// Another endpoint may do better, after the useful retries at this one.
     AfterRetries,
-    /// It may, and waiting for this one is of no use: its circuit is open, its quota is used up.
+    /// Another endpoint may do better, and waiting is useless: the circuit of this one is open, or its quota is used
+    /// up.
     AtOnce,
 }
 

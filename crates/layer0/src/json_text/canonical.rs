@@ -1,4 +1,4 @@
-//! The one text of a JSON value: compact, keys sorted, numbers as they were written.
+//! The canonical text of a JSON value: compact, with sorted keys, and numbers as written.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,11 +7,10 @@ use serde::de::Error as _;
 use serde_json::Error;
 use serde_json::value::RawValue;
 
-/// A function that maps each string, keys included, and each number, which becomes a string if it changes.
+/// A function that maps each string, including keys, and each number; a changed number becomes a string.
 pub(super) type MapString<'m> = &'m mut dyn FnMut(&str) -> Cow<'_, str>;
 
-/// Writes a JSON text in canonical form. Of two members with one key the last one counts, as it does
-/// for serde_json.
+/// Writes a JSON text in canonical form. Of several members with one key only the last one is kept, as in serde_json.
 pub(super) fn canonical(
     text: &str,
     max_depth: usize,
@@ -20,14 +19,14 @@ pub(super) fn canonical(
     let out = String::with_capacity(text.len());
     let mut writer = Writer { text, at: 0, out, depth: 0, max_depth, map };
     let written = writer.value().and_then(|()| writer.end());
-    // The structure is checked above, and its scalars here.
+    // The structure was checked above, the scalars are checked here.
     match written {
         Ok(()) => RawValue::from_string(writer.out),
         Err(Unfit::Deep) => {
             Err(Error::custom(format!("it is nested deeper than {max_depth} levels")))
         }
         Err(Unfit::Number) => Err(Error::custom("number out of range")),
-        // serde_json reports the place.
+        // serde_json reports the position.
         Err(Unfit::Malformed) => match serde_json::from_str::<serde_json::Value>(text) {
             Err(error) => Err(error),
             Ok(_) => Err(Error::custom("it is no JSON")),
@@ -35,7 +34,7 @@ pub(super) fn canonical(
     }
 }
 
-/// Indents a text that is compact.
+/// Indents a compact text.
 pub(super) fn pretty(text: &str) -> String {
     let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0_usize, false, false);
     let mut signs = text.chars().peekable();
@@ -79,7 +78,7 @@ pub(super) fn pretty(text: &str) -> String {
     out
 }
 
-/// The reason a text has no canonical form.
+/// The reason that a text has no canonical form.
 enum Unfit {
     Deep,
     Malformed,
@@ -161,7 +160,7 @@ impl<'t> Writer<'t, '_> {
             }
         }
         if !is_sorted {
-            // A canonical text has each key once; the map made two of them one.
+            // A canonical text has each key once, so `map` made the keys equal.
             let equal = if self.map.is_some() { Equal::Numbered } else { Equal::LastOne };
             let sorted = sort_members(&self.out[begin..], equal).ok_or(Unfit::Malformed)?;
             self.out.truncate(begin);
@@ -171,7 +170,7 @@ impl<'t> Writer<'t, '_> {
         Ok(())
     }
 
-    /// Writes a string and returns its content.
+    /// Writes a string, and returns its content.
     fn string(&mut self) -> Result<Cow<'t, str>, Unfit> {
         let start = self.at;
         self.expect(b'"')?;
@@ -213,7 +212,7 @@ impl<'t> Writer<'t, '_> {
         let rest = &self.text[self.at..];
         let is_end = |c: char| matches!(c, ',' | ']' | '}' | ':' | '"' | '[' | '{') || is_space(c);
         let token = &rest[..rest.find(is_end).unwrap_or(rest.len())];
-        // A number that no reader can hold would come out as another, or as none. Only one with an
+        // A number that no reader can represent would be read as another one, or as none. Only a number with an
         // exponent, or a very long one, can be that large.
         let is_suspect = token.len() > 300 || token.contains(['e', 'E']);
         if is_suspect && token.parse::<f64>().is_ok_and(f64::is_infinite) {
@@ -231,7 +230,7 @@ impl<'t> Writer<'t, '_> {
         if token.is_empty() { Err(Unfit::Malformed) } else { Ok(()) }
     }
 
-    /// Takes what closes a list, if it is next.
+    /// Skips the closing character of a list, if it is next.
     fn closes(&mut self, close: u8) -> bool {
         self.skip_space();
         let closes = self.peek() == Some(close);
@@ -254,16 +253,16 @@ impl<'t> Writer<'t, '_> {
     }
 }
 
-/// The members with one key that are kept.
+/// The handling of members with equal keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Equal {
     LastOne,
-    /// All, under numbered keys.
+    /// All members are kept, under numbered keys.
     Numbered,
 }
 
-/// Returns compact members in the order of their keys. Most objects are written in that order; only of others
-/// the members are looked up.
+/// Returns compact members in the order of their keys. Most objects are already in that order; only the others are
+/// parsed into members.
 fn sort_members(members: &str, equal: Equal) -> Option<String> {
     let mut found: Vec<(Cow<'_, str>, &str)> = Vec::new();
     let mut rest = members;
@@ -293,7 +292,7 @@ fn sort_members(members: &str, equal: Equal) -> Option<String> {
     Some(sorted)
 }
 
-/// Writes members, some of them with the same key: the second one of `key` becomes `key 2`.
+/// Writes members, some of them with the same key: the second `key` becomes `key 2`.
 fn number_members(members: Vec<(Cow<'_, str>, &str)>) -> Option<String> {
     let mut taken: BTreeSet<String> = members.iter().map(|(key, _)| key.to_string()).collect();
     let mut written = BTreeMap::new();
@@ -319,7 +318,7 @@ fn number_members(members: Vec<(Cow<'_, str>, &str)>) -> Option<String> {
     Some(members?.join(","))
 }
 
-/// Returns where the string ends that a text begins with.
+/// Returns the end of the string at the beginning of a text.
 pub(super) fn string_end(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -330,7 +329,7 @@ pub(super) fn string_end(text: &str) -> Option<usize> {
     end.map(|end| end + 2)
 }
 
-/// Returns where the first member of compact ones ends.
+/// Returns the end of the first of several compact members.
 fn member_end(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(byte) = text.as_bytes().get(at) {

@@ -1,4 +1,4 @@
-//! Enums whose variant a field names.
+//! Enums with a field that names the variant.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::value::RawValue;
 use serde_json::{Deserializer as Json, Error};
 
-/// Reads an enum whose variant the field `tag` names, from JSON text. The enum derives
-/// [`Deserialize`] with `remote = "Self"` and without `tag`, which makes the function that is `read`.
+/// Deserialises an enum from JSON text whose field `tag` names the variant. The enum derives [`Deserialize`] with
+/// `remote = "Self"` and without `tag`, which generates the function for `read`.
 ///
-/// `#[serde(tag = …)]` reads through values of serde's own: numbers lose their text there, and where
-/// some crate has serde_json keep it (`arbitrary_precision`), numbers cannot be read at all.
+/// `#[serde(tag = …)]` would read through serde's own values: numbers lose their text there, and cannot be read at all
+/// if another crate enables `arbitrary_precision` of serde_json.
 ///
 /// ```
 /// use layer0::{JsonText, read_tagged};
@@ -55,7 +55,7 @@ pub fn read_tagged<'de, D: Deserializer<'de>, T>(
     read.map_err(D::Error::custom)
 }
 
-/// An object, and the variant that it is of.
+/// An object with the name of its variant.
 #[derive(Debug, Clone, Copy)]
 pub struct TaggedText<'t> {
     variant: &'t str,
@@ -109,7 +109,7 @@ impl<'t> VariantAccess<'t> for TaggedText<'t> {
     }
 }
 
-/// Finds the text of a field.
+/// Seed that returns the text of a field.
 struct FindTag(&'static str);
 
 impl<'t> DeserializeSeed<'t> for FindTag {

@@ -1,4 +1,4 @@
-//! Values as a tool takes them: numbers that say the same are the same.
+//! Normalised numbers in arguments, so that equal numbers have equal texts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::JsonText;
 use super::canonical::string_end;
 
-/// So many schemas are looked at for one value; more count as none.
+/// Maximum number of schemas that apply to one value; further ones are ignored.
 const MAX_SCHEMAS: usize = 64;
-/// Numbers beyond so many digits are written with an exponent.
+/// Maximum power of ten for which a number is written without an exponent.
 const MAX_ZEROS: i64 = 400;
 
 impl JsonText {
-    /// Returns the value at a JSON pointer, with its numbers as they were written.
+    /// Returns the value at a JSON pointer, with numbers as written.
     ///
     /// ```
     /// use layer0::JsonText;
@@ -42,8 +42,8 @@ impl JsonText {
         })
     }
 
-    /// Returns the value with every number in one form: `7`, `7.0` and `7e0` are `7`, and `3.10` is `3.1`. Numbers
-    /// are compared by their digits, so that none is rounded.
+    /// Returns the value with every number in one form: `7`, `7.0` and `7e0` become `7`, and `3.10` becomes `3.1`.
+    /// Numbers are normalised by their digits, without rounding.
     ///
     /// ```
     /// use layer0::JsonText;
@@ -58,8 +58,8 @@ impl JsonText {
         self.rewrite(&Value::Null, true)
     }
 
-    /// Returns arguments as a tool with this input schema takes them: a number that the schema calls a number or an
-    /// integer is written in one form, as [`JsonText::exact_numbers`] does; one that it does not name keeps its text.
+    /// Returns arguments in the form for a tool with this input schema: a number that the schema declares as a number
+    /// or an integer is normalised as by [`JsonText::exact_numbers`]; other numbers keep their text.
     ///
     /// ```
     /// use layer0::JsonText;
@@ -85,12 +85,12 @@ impl JsonText {
         let mut rewriter = Rewriter { root: schema, all, out: String::new() };
         let schemas = rewriter.expand(vec![schema]);
         rewriter.value(self.get(), &schemas);
-        // A number in place of a number keeps the text valid.
+        // Replacing a number by a number keeps the text valid.
         Self::parse(&rewriter.out).unwrap_or_else(|_| self.clone())
     }
 }
 
-/// Returns whether a text may hold a number that is not in its one form.
+/// Returns whether a text may contain a number that is not normalised.
 fn may_change(text: &str) -> bool {
     let is_number = |two: &[u8]| matches!(two, [b'0'..=b'9', b'.' | b'e' | b'E'] | [b'-', b'0']);
     text.as_bytes().windows(2).any(is_number)
@@ -98,13 +98,13 @@ fn may_change(text: &str) -> bool {
 
 struct Rewriter<'s> {
     root: &'s Value,
-    /// Whether every number is meant.
+    /// Whether all numbers are normalised.
     all: bool,
     out: String,
 }
 
 impl<'s> Rewriter<'s> {
-    /// Writes the value that a compact text begins with; returns what follows it.
+    /// Writes the value at the beginning of a compact text; returns the rest of the text.
     fn value<'t>(&mut self, text: &'t str, schemas: &[&'s Value]) -> &'t str {
         match text.as_bytes().first() {
             Some(b'{') => self.members(text, |rewriter, key| rewriter.of_key(schemas, key)),
@@ -185,7 +185,7 @@ impl<'s> Rewriter<'s> {
         self.expand(found.collect())
     }
 
-    /// Adds the schemas that others refer to or are made of.
+    /// Adds the schemas that these refer to or are composed of.
     fn expand(&self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut at = 0;
         while let Some(schema) = schemas.get(at).copied() {
@@ -214,7 +214,7 @@ fn is_numeric(schema: &Value) -> bool {
     }
 }
 
-/// Returns the one form of a number, by its digits; other tokens stay as they are.
+/// Returns the normalised form of a number, by its digits; other tokens remain unchanged.
 fn one_form(token: &str) -> Cow<'_, str> {
     if !may_change(token) {
         return Cow::Borrowed(token);

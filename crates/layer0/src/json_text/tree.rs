@@ -1,20 +1,20 @@
-//! A tree built from a text, with every key unchanged.
+//! Trees parsed from a text, with every key unchanged.
 //!
-//! serde_json gives a meaning of its own to objects with certain keys: read into a [`Value`],
-//! `{"$serde_json::private::RawValue": "[1]"}` is `[1]`, and an error where the inner text is not JSON
-//! (<https://github.com/serde-rs/json/issues/1148>). Text from outside may hold such a key.
+//! serde_json gives objects with certain keys a special meaning: read into a [`Value`],
+//! `{"$serde_json::private::RawValue": "[1]"}` becomes `[1]`, and an error if the inner text is not JSON
+//! (<https://github.com/serde-rs/json/issues/1148>). Text from outside may contain such a key.
 
 use serde::de::Error as _;
 use serde_json::{Error, Map, Value};
 
 use super::canonical::string_end;
 
-/// Builds the tree of a canonical text in one pass.
+/// Parses a canonical text in one pass.
 pub(super) fn tree(text: &str) -> Result<Value, Error> {
     Reader { text, at: 0 }.value()
 }
 
-/// A position in a text that is compact and nested as deep as the stack allows.
+/// A position in a compact text, whose nesting is limited by the stack.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         if self.skips(byte) { Ok(()) } else { Err(Error::custom("the text is not canonical JSON")) }
     }
 
-    /// Skips a byte if it is the next one.
+    /// Skips a byte if it is next, and returns whether it was.
     fn skips(&mut self, byte: u8) -> bool {
         let is_next = self.text.as_bytes().get(self.at) == Some(&byte);
         self.at += usize::from(is_next);

@@ -1,4 +1,4 @@
-//! Numbers without a fraction, read as integers.
+//! Numbers without a fraction that are read as integers.
 
 use std::fmt;
 
@@ -10,13 +10,12 @@ use serde::de::{
 use serde_json::Error;
 use serde_json::value::RawValue;
 
-/// Reads a text in which a number without a fraction, such as `5.0` or `5e0`, is an integer where `T` asks
-/// for one: JSON Schema takes it for an integer, which serde does not. All other numbers are read as they are
-/// written.
+/// Deserialises a text in which a number without a fraction, such as `5.0` or `5e0`, is an integer if `T` requires one:
+/// JSON Schema accepts it as an integer, serde does not. All other numbers are read as written.
 ///
 /// # Errors
 ///
-/// Fails if it is no `T` even so.
+/// Fails if the text is no `T` even then.
 pub(super) fn read_whole<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read = T::deserialize(Whole(&mut deserializer))?;
@@ -24,7 +23,7 @@ pub(super) fn read_whole<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     Ok(read)
 }
 
-/// A part of serde's protocol; every deserializer within it is wrapped too.
+/// A wrapper around a part of serde's protocol, which also wraps nested deserializers.
 struct Whole<P>(P);
 
 macro_rules! hand_on {
@@ -82,7 +81,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
         deserialize_ignored_any()
     }
 
-    /// The requested type is not known here: serde keeps a flattened or untagged value first and reads it later.
+    /// The requested type is unknown here: serde stores a flattened or untagged value first, and reads it later.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
         self.0.deserialize_any(WholeVisitor { visitor, is_any: true })
     }
@@ -92,7 +91,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Whole<D> {
     }
 }
 
-/// Reads a number from its text, as a float does not hold every integer.
+/// Reads a number from its text, because a float cannot hold every integer.
 fn integer<'de, D: Deserializer<'de>, V: Visitor<'de>>(
     deserializer: D,
     visitor: V,
@@ -114,7 +113,7 @@ fn integer<'de, D: Deserializer<'de>, V: Visitor<'de>>(
 
 struct WholeVisitor<V> {
     visitor: V,
-    /// Whether anything was asked for.
+    /// Whether any type is accepted.
     is_any: bool,
 }
 
@@ -218,7 +217,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Whole<A> {
     }
 }
 
-/// Keys are strings, those that are read as integers too.
+/// Keys are strings, including keys that are read as integers.
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Whole<A> {
     type Error = A::Error;
 
@@ -278,10 +277,10 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Whole<A> {
     }
 }
 
-/// Integers of more digits fit nowhere.
+/// Maximum number of digits; longer integers fit into no type.
 const MAX_DIGITS: usize = 64;
 
-/// Returns the integer that a number is, in digits; `None` where it has a fraction.
+/// Returns the digits of a number that is an integer; `None` if it has a fraction.
 fn whole_number(number: &str) -> Option<String> {
     let (sign, number) = match number.strip_prefix('-') {
         Some(number) => ("-", number),
@@ -399,7 +398,7 @@ mod tests {
             #[serde(flatten)]
             rest: Rest,
         }
-        // With numbers of any precision, serde_json keeps them as no number that serde knows.
+        // With `arbitrary_precision`, serde_json stores numbers in a form that serde does not know.
         let number: serde_json::Value = serde_json::from_str("1.10").unwrap();
         if number.to_string().len() == "1.10".len() {
             return;

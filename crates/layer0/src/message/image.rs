@@ -1,4 +1,4 @@
-//! Images a model is shown.
+//! Images for a model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use serde::{Deserialize, Serialize};
 
-/// An image, as providers take it.
+/// An image in a form for providers.
 ///
-/// The bytes themselves, not an address: the record of a run holds what the model saw.
+/// It contains the bytes, not an address, so that the record of a run contains what the model saw.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Image {
     /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
     pub media_type: Arc<str>,
-    /// The bytes, in base64 with padding (RFC 4648, section 4).
+    /// The bytes in Base64 with padding (RFC 4648, section 4).
     pub data: Arc<str>,
 }
 
-/// The most bytes of an image: what the most patient provider takes.
+/// Maximum size of an image, in bytes: the largest limit of a provider.
 pub const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
-/// Reads base64 with padding or without.
+/// Decoder of Base64 with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Bytes that are no image a provider takes.
+/// Error of bytes that are no image for a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -46,7 +46,7 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// Makes an image of a file's bytes. What kind it is, its first bytes tell.
+    /// Creates an image from the bytes of a file. The first bytes determine the media type.
     ///
     /// ```
     /// use layer0::message::Image;
@@ -58,8 +58,8 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// [`ImageError::UnknownFormat`] for anything but PNG, JPEG, GIF and WebP, which all providers
-    /// take; [`ImageError::TooLarge`].
+    /// [`ImageError::UnknownFormat`] for anything but PNG, JPEG, GIF and WebP, which all providers accept;
+    /// [`ImageError::TooLarge`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
         if bytes.len() > MAX_IMAGE_BYTES {
             return Err(ImageError::TooLarge);
@@ -68,7 +68,7 @@ impl Image {
         Ok(Self { media_type: media_type.into(), data: STANDARD.encode(bytes).into() })
     }
 
-    /// Makes an image of a file's bytes in base64, with padding or without.
+    /// Creates an image from the bytes of a file in Base64, with or without padding.
     ///
     /// ```
     /// use layer0::message::Image;
@@ -80,12 +80,12 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// [`ImageError::NotBase64`], and those of [`Image::from_bytes`].
+    /// [`ImageError::NotBase64`], and the errors of [`Image::from_bytes`].
     pub fn from_base64(text: &str) -> Result<Self, ImageError> {
         Self::from_bytes(&LENIENT.decode(text).map_err(|_| ImageError::NotBase64)?)
     }
 
-    /// Returns the bytes; `None` where the data is no base64.
+    /// Returns the bytes; `None` if the data is not valid Base64.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
         LENIENT.decode(&*self.data).ok()
@@ -105,7 +105,7 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Leaves out the bytes, because there are many.
+/// Omits the bytes, because there are many.
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Image")

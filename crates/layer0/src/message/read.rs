@@ -1,4 +1,4 @@
-//! Messages from their JSON.
+//! Messages read from their JSON.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 use super::{Image, Message, ProviderState, ToolCall};
 use crate::id::CallId;
 
-/// The fields of a message of any role. An enum tagged by role would be read through values of serde's own, which lose
-/// the text of the numbers in the calls' arguments.
+/// The fields of messages of all roles. An enum tagged by role would be read through serde's own values, which lose the
+/// text of numbers in the calls' arguments.
 #[derive(Deserialize)]
 struct AnyMessage {
     role: Role,

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A program that does an operator's work in a process of its own.
+/// A program that does an operator's work in a separate process.
 ///
-/// It reads one line of JSON from its standard input, and prints one as the last line of its output: `{"output": …}`,
-/// or `{"error": {"code": "…", "message": "…"}}`. Its standard error is read for reasons only.
+/// It reads one line of JSON from its standard input, and writes one as the last line of its output: `{"output": …}`,
+/// or `{"error": {"code": "…", "message": "…"}}`. Its standard error is only read for reasons of a failure.
 ///
-/// The line that it reads has the task's `input`, its `images` and `output_schema` if there are any, and its `context`:
+/// The input line has the task's `input`, its `images` and `output_schema` if there are any, and its `context`:
 /// `attempt` and `depth`, and if they are set `session`, `run`, `parent`, `root`, `deadline` (RFC 3339), `labels`, and
 /// as `allowance` the part of its caller's budget that it may use:
 ///
@@ -15,27 +15,27 @@ use std::path::PathBuf;
 ///  "deadline": "2026-11-25T08:00:00Z", "allowance": {"model_calls": 5}}}
 /// ```
 ///
-/// It is ended at its deadline, and by the signal `cancel`. If it [takes signals](Self::takes_signals), each other one is
-/// a further line, `{"signal": {"name": "…", "data": …}}`, and its input stays open until it ends; otherwise its input
-/// ends behind the task. It has its task before it begins; a task that a pipe does not take whole, which is more than a
-/// MiB for most users, starts no program that takes signals.
+/// The program is ended at its deadline, and by the signal `cancel`. If it [takes signals](Self::takes_signals), each
+/// other signal is a further line, `{"signal": {"name": "…", "data": …}}`, and its input remains open until it ends;
+/// otherwise its input ends after the task. The task is complete before the program starts. A program that takes
+/// signals is not started if a pipe cannot hold the whole task, which for most users means more than 1 MiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OperatorProgram {
-    /// Its file, or a name that is looked for in `PATH` of the variables.
+    /// The path of the program, or a name to look up in the `PATH` of the variables.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<String>,
     /// The folder in which it runs.
     pub folder: PathBuf,
-    /// All that it sees of the environment.
+    /// The whole environment.
     pub variables: BTreeMap<String, String>,
     /// Whether it reads signals from its standard input.
     pub takes_signals: bool,
 }
 
 impl OperatorProgram {
-    /// Describes a program.
+    /// Creates a program that takes no signals.
     ///
     /// ```
     /// use layer0::operator::OperatorProgram;
@@ -59,7 +59,7 @@ impl OperatorProgram {
         }
     }
 
-    /// Declares that it reads signals from its standard input.
+    /// Declares that the program reads signals from its standard input.
     #[must_use]
     pub const fn takes_signals(mut self) -> Self {
         self.takes_signals = true;

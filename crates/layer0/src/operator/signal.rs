@@ -16,7 +16,7 @@ pub struct Signal {
     pub name: String,
     /// The data of the signal.
     pub data: Value,
-    /// The delivery to a behaviour that led to it, where one did.
+    /// The delivery to a behaviour that led to the signal, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Box<Cause>>,
 }
@@ -25,20 +25,20 @@ impl Signal {
     /// The name of the signal that stops an operator.
     pub const CANCEL: &'static str = "cancel";
 
-    /// Makes a signal.
+    /// Creates a signal.
     #[must_use]
     pub fn new(name: impl Into<String>, data: Value) -> Self {
         Self { name: name.into(), data, cause: None }
     }
 
-    /// Makes the signal that stops an operator.
+    /// Creates the signal that stops an operator.
     #[must_use]
     pub fn cancel() -> Self {
         Self::new(Self::CANCEL, Value::Null)
     }
 }
 
-/// The signals that wait for an operator to take them; clones share one queue.
+/// The pending signals of an operator; clones share one queue.
 #[derive(Debug, Clone, Default)]
 pub struct Signals(Arc<Mutex<Queue>>);
 
@@ -46,7 +46,7 @@ pub struct Signals(Arc<Mutex<Queue>>);
 struct Queue {
     signals: VecDeque<Signal>,
     is_detached: bool,
-    /// The tasks that wait for one: the operator, and the code that dispatches for it.
+    /// The tasks that wait for a signal: the operator, and the code that dispatches for it.
     readers: Vec<Waker>,
 }
 
@@ -59,7 +59,7 @@ impl Queue {
 }
 
 impl Signals {
-    /// Puts a signal at the end.
+    /// Appends a signal.
     pub fn push(&self, signal: Signal) {
         let mut queue = self.queue();
         queue.signals.push_back(signal);
@@ -68,25 +68,25 @@ impl Signals {
         readers.into_iter().for_each(Waker::wake);
     }
 
-    /// Returns how many signals wait.
+    /// Returns the number of pending signals.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue().signals.len()
     }
 
-    /// Takes the oldest signal.
+    /// Removes and returns the oldest signal.
     #[must_use]
     pub fn take(&self) -> Option<Signal> {
         self.queue().signals.pop_front()
     }
 
-    /// Returns whether a signal of this name waits.
+    /// Returns whether a signal of this name is pending.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.queue().signals.iter().any(|signal| signal.name == name)
     }
 
-    /// Takes the oldest signal of this name.
+    /// Removes and returns the oldest signal of this name.
     #[must_use]
     pub fn take_named(&self, name: &str) -> Option<Signal> {
         let mut queue = self.queue();
@@ -94,9 +94,9 @@ impl Signals {
         queue.signals.remove(place)
     }
 
-    /// States that the dispatch is not given up, though nothing in this process waits for it any more: the caller
-    /// lost its store or its right to act, and another process resumes both. An orchestrator drops such a dispatch
-    /// without telling it to end, and its record stays open.
+    /// Declares that the dispatch is still needed although nothing in this process waits for it: the caller lost its
+    /// store or its right to act, and another process resumes both. An orchestrator drops such a dispatch without
+    /// cancelling it, and its record remains open.
     ///
     /// ```
     /// use layer0::operator::Signals;
@@ -115,7 +115,7 @@ impl Signals {
         self.queue().is_detached
     }
 
-    /// Takes the oldest signal, or wakes the task when there is one.
+    /// Removes the oldest signal, or wakes the task once there is one.
     pub fn poll_take(&self, context: &TaskContext<'_>) -> Poll<Signal> {
         let mut queue = self.queue();
         match queue.signals.pop_front() {
@@ -127,7 +127,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal of this name, which stays where it is.
+    /// Waits for a signal of this name, which remains pending.
     pub fn poll_has(&self, name: &str, context: &TaskContext<'_>) -> Poll<()> {
         let mut queue = self.queue();
         if queue.signals.iter().any(|signal| signal.name == name) {

@@ -19,40 +19,40 @@ use super::scope::Scope;
 pub struct StateAdd {
     /// The scope.
     pub scope: Scope,
-    /// Under which key.
+    /// The key.
     pub key: String,
     /// The amount. The sum is at least 0.
     pub amount: i64,
-    /// The largest stored number that is added to; no bound if `None`.
+    /// The largest stored number to which the amount is added; no bound if `None`.
     pub unless_above: Option<u64>,
-    /// The time the number stays; until it is removed if `None`.
+    /// The time after which the number expires; never if `None`.
     pub expires_after: Option<Duration>,
 }
 
-/// The result of an addition, with the number that is stored.
+/// The result of an addition, with the stored number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Added {
-    /// The sum, which is stored.
+    /// The stored sum.
     Done(u64),
     /// The stored number, which is above the bound. Nothing was added.
     Refused(u64),
 }
 
 impl StateAdd {
-    /// Makes an addition to the stored number, or to 0 if there is none. The sum stays until it is removed.
+    /// Creates an addition to the stored number, or to 0 if there is none. The sum does not expire.
     pub fn new(scope: Scope, key: impl Into<String>, amount: i64) -> Self {
         Self { scope, key: key.into(), amount, unless_above: None, expires_after: None }
     }
 
-    /// Adds only if no more than this is stored.
+    /// Adds only if the stored number is at most this.
     #[must_use]
     pub const fn unless_above(mut self, bound: u64) -> Self {
         self.unless_above = Some(bound);
         self
     }
 
-    /// Keeps the number so long.
+    /// Sets the time after which the number expires.
     #[must_use]
     pub const fn expires_after(mut self, time: Duration) -> Self {
         self.expires_after = Some(time);

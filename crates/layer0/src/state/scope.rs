@@ -8,10 +8,10 @@ use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 use crate::id::{RunId, SessionId};
 
-/// The longest scope as text, in bytes.
+/// Maximum length of a scope as text, in bytes.
 const MAX_BYTES: usize = 256;
 
-/// The owner of a value. As text: `global`, `session:ID`, `agent:NAME`, `run:ID`, or `NAME:ID` of your own.
+/// The owner of a value. As text: `global`, `session:ID`, `agent:NAME`, `run:ID`, or a custom `NAME:ID`.
 ///
 /// ```
 /// use layer0::state::Scope;
@@ -25,15 +25,15 @@ const MAX_BYTES: usize = 256;
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Scope {
-    /// Everything in the store.
+    /// The whole store.
     Global,
-    /// One session.
+    /// A session.
     Session(SessionId),
-    /// All runs of the agent of this name.
+    /// All runs of an agent with this name.
     Agent(String),
-    /// One run.
+    /// A run.
     Run(RunId),
-    /// Something else.
+    /// Another owner.
     #[non_exhaustive]
     Custom {
         /// The kind of owner.
@@ -44,7 +44,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Makes a scope of one's own.
+    /// Creates a custom scope.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A text that is no scope.
+/// Error of a text that is no scope.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

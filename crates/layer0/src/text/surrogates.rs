@@ -1,11 +1,11 @@
-//! Escapes of half a surrogate pair, which the grammar of JSON allows and no text can hold.
+//! Escapes of lone surrogates, which JSON's grammar allows but no text can contain.
 
 use std::borrow::Cow;
 
-/// Bytes of an escape such as `\ud83d`, and of the one that replaces it.
+/// Length of an escape such as `\ud83d`, and of its replacement, in bytes.
 const ESCAPE_BYTES: usize = 6;
 
-/// Returns JSON in which U+FFFD replaces each half of a surrogate pair.
+/// Returns JSON in which each lone surrogate is replaced by U+FFFD.
 ///
 /// ```
 /// use layer0::text::replace_lone_surrogates;
@@ -26,10 +26,10 @@ pub fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// Replaces each half of a surrogate pair by U+FFFD, in place, and returns how many bytes are done.
+/// Replaces each lone surrogate by U+FFFD in place, and returns the number of processed bytes.
 ///
-/// JSON that arrives in pieces may end within an escape. Unless `is_end`, such an escape is not done: it belongs to the
-/// beginning of the next piece.
+/// A chunk of JSON may end within an escape. Unless `is_end` is set, such an escape is not processed: it belongs to the
+/// beginning of the next chunk.
 pub fn replace_lone_surrogates_in(json: &mut [u8], is_end: bool) -> usize {
     let mut at = 0;
     while let Some(step) = json[at..].iter().position(|byte| *byte == b'\\') {
@@ -38,7 +38,7 @@ pub fn replace_lone_surrogates_in(json: &mut [u8], is_end: bool) -> usize {
         at += match unit(rest) {
             Unit::Cut if is_end => rest.len().min(2),
             Unit::Cut => return at,
-            // The character behind the backslash is no beginning of another escape.
+            // The character after the backslash does not start another escape.
             Unit::None => 2,
             Unit::Code(0xd800..=0xdbff) => match unit(&rest[ESCAPE_BYTES..]) {
                 Unit::Code(0xdc00..=0xdfff) => 2 * ESCAPE_BYTES,
@@ -61,7 +61,7 @@ fn replace(json: &mut [u8], at: usize) -> usize {
 enum Unit {
     /// A UTF-16 unit.
     Code(u16),
-    /// The text ends within what may be one.
+    /// The text ends within a possible escape.
     Cut,
     /// Something else.
     None,
@@ -91,7 +91,7 @@ mod tests {
         #[track_caller]
         fn check(json: &str, expected: &str) {
             assert_eq!(replace_lone_surrogates(json), expected);
-            // In two pieces, wherever they are cut.
+            // In two chunks, split at every position.
             for cut in 0..=json.len() {
                 let (mut done, mut open) = (Vec::new(), Vec::new());
                 for (piece, is_end) in [(&json[..cut], false), (&json[cut..], true)] {
@@ -115,7 +115,7 @@ mod tests {
         check("\"\\ud83d\n", "\"\\ufffd\n");
     }
 
-    /// A line that was cut by its writer is not waited for beyond its end.
+    /// A line that was cut off by its writer is processed to its end.
     #[test]
     fn ends_of_lines_are_not_held_back() {
         for line in ["\"\\ud83d\n", "\"\\\n", "\"\\u1\n", "\"\\ud83d\\u1\n"] {

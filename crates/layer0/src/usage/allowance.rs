@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Usage, nanousd};
 use crate::code;
 
-/// The part of its caller's budget that a run may use; an absent dimension is without bound.
+/// The part of its caller's budget that a run may use; an absent dimension has no bound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -29,25 +29,25 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Makes an allowance without any bound.
+    /// Creates an allowance without bounds.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::default()
     }
 
-    /// Returns what is left once `given` is taken away; what has no bound keeps none.
+    /// Returns the rest after `given` is subtracted; a dimension without a bound keeps none.
     #[must_use]
     pub fn less(self, given: &Self) -> Self {
         self.combine_with(given, |left, given| Some(left?.saturating_sub(given.unwrap_or(0))))
     }
 
-    /// Returns both together.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(self, more: &Self) -> Self {
         self.combine_with(more, |one, more| Some(one?.saturating_add(more?)))
     }
 
-    /// Returns the smaller of both, dimension by dimension.
+    /// Returns the minimum in each dimension.
     #[must_use]
     pub fn least(self, other: &Self) -> Self {
         self.combine_with(other, |one, other| match (one, other) {
@@ -56,14 +56,15 @@ impl Allowance {
         })
     }
 
-    /// Returns one of so many equal parts, rounded down.
+    /// Returns one of `parts` equal parts, rounded down.
     #[must_use]
     pub fn part(self, parts: u32) -> Self {
         let parts = u64::from(parts.max(1));
         self.combine_with(&self, |whole, _| Some(whole? / parts))
     }
 
-    /// Returns the code of the first dimension that is used up. Without tool executions a run can still answer.
+    /// Returns the code of the first dimension that is used up. Tool executions are not checked, because without them a
+    /// run can still answer.
     #[must_use]
     pub fn used_up(&self) -> Option<&'static str> {
         let is_none = |count: Option<u64>| count == Some(0);
@@ -98,7 +99,7 @@ impl Allowance {
     }
 }
 
-/// Converts usage to the amounts that count against an allowance.
+/// Converts a usage to the amounts that count against an allowance.
 impl From<&Usage> for Allowance {
     fn from(usage: &Usage) -> Self {
         Self {

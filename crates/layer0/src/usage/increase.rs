@@ -1,12 +1,12 @@
-//! More of a budget, for a run that is reopened.
+//! Increases of the budget of a reopened run.
 
 use std::ops::Add;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The increase of a reopened run's budget; an absent dimension stays as it was. Nothing can be added to a dimension
-/// without bound.
+/// The increase of a reopened run's budget; an absent dimension is unchanged. Nothing can be added to a dimension
+/// without a bound.
 ///
 /// ```
 /// use layer0::usage::BudgetIncrease;
@@ -36,7 +36,7 @@ pub struct BudgetIncrease {
     /// US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
-    /// Milliseconds of work.
+    /// Milliseconds of run time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wall_ms: Option<u64>,
     /// Log events.
@@ -48,7 +48,7 @@ pub struct BudgetIncrease {
 }
 
 impl BudgetIncrease {
-    /// Adds nothing.
+    /// Creates an empty increase.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -89,14 +89,14 @@ impl BudgetIncrease {
         self
     }
 
-    /// Adds US dollars; an amount that is negative or no number adds nothing.
+    /// Adds US dollars; a negative amount or one that is no number adds nothing.
     #[must_use]
     pub fn cost_usd(mut self, more: f64) -> Self {
         self.max_cost_usd = Some(more).filter(|more| more.is_finite() && *more >= 0.0);
         self
     }
 
-    /// Adds time, to the millisecond.
+    /// Adds run time, rounded down to milliseconds.
     #[must_use]
     pub fn wall(mut self, more: Duration) -> Self {
         self.max_wall_ms = Some(crate::millis::whole(more));
@@ -123,7 +123,7 @@ impl BudgetIncrease {
         *self == Self::default()
     }
 
-    /// Returns both together.
+    /// Returns the sum.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         fn count(one: Option<u32>, other: Option<u32>) -> Option<u32> {
