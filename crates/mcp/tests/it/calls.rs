@@ -1,4 +1,4 @@
-//! Calls: what goes with them, what extends them, and how they are given up.
+//! Calls: their metadata, progress and cancellation.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn calls_carry_their_key(way: Way) {
     assert_eq!(request["params"]["name"], "act");
 }
 
-/// What a model writes as numbers is sent as it was written, and what a server writes is read so.
+/// Numbers of a model are sent as written, and numbers of a server are read as written.
 ///
 /// Spec: P12, Q8
 async fn numbers_keep_their_text(way: Way) {
@@ -199,14 +199,14 @@ async fn dying_servers_are_left_alone() {
     assert_eq!(again.effect(), Effect::None, "{again:?}");
     assert!(backstop_tool::failed_text("x", &again).contains("is left alone for"));
     assert_eq!(faulty.starts(), starts);
-    // After a while one call is let through, and a call that works counts the server as up.
+    // After a while one call is allowed, and a successful call counts the server as up.
     let Retry::After(wait) = again.retry() else { panic!("{again:?}") };
     backstop_clock::Clock::sleep(&Hasty(8), wait).await;
     assert!(call(&client, "ok").await.is_ok());
     assert_eq!(call(&client, "repeat").await.unwrap_err().retry(), Retry::Backoff);
 }
 
-/// Returns what a server is answered that asks its client for something in a call.
+/// Returns the client's answer to a request of the server during a call.
 async fn answer(asked: Value) -> Value {
     answer_of(Way::ALL[0], asked, context()).await
 }
@@ -234,7 +234,7 @@ async fn elicitation_is_declined() {
     assert_eq!(answer(sampling).await["error"]["code"], -32601);
 }
 
-/// Answers as it is told, and keeps what it was asked.
+/// A person who gives a fixed answer, and records the questions.
 struct Person(Given, Mutex<Vec<(String, Value)>>);
 
 #[async_trait]
@@ -327,7 +327,7 @@ async fn statuses_count_before_their_text_has_ended() {
     }
 }
 
-/// One error for whatever fails says nothing of whether the call acted.
+/// An error that is the same for every failure does not show whether the call acted.
 ///
 /// Spec: Q2
 async fn calls_that_may_have_acted_stay_unrepeated() {

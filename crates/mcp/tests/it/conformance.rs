@@ -1,5 +1,5 @@
-//! The client scenarios of the official conformance suite, where it is installed: `cargo xtask others` does that.
-//! It wants Node 22.
+//! The client scenarios of the official conformance suite, if it is installed, as `cargo xtask others` does. The suite
+//! needs Node 22.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use crate::support::{checks, context, tool};
 
-/// The revisions in which the scenarios are run.
+/// The revisions that the scenarios are run with.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
-/// Scenarios of what is built beside that revision.
+/// Scenarios that do not belong to a revision.
 const FURTHER: [&str; 1] = ["auth/client-credentials-basic"];
-/// Scenarios that are not passed, each with the reason.
+/// Scenarios that fail, each with the reason.
 const BASELINE: &str = include_str!("../conformance-baseline.txt");
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -71,7 +71,7 @@ async fn the_official_suite_is_passed() {
     }
 }
 
-/// Reads which scenarios of clients there are, each with the revisions that it is of.
+/// Parses the list of client scenarios, each with its revision.
 fn of_clients(listed: &str) -> Vec<(String, Option<&'static str>)> {
     let clients = listed.split("Client scenarios").nth(1).unwrap_or_default();
     let clients = clients.split("Authorization server scenarios").next().unwrap_or_default();
@@ -84,7 +84,7 @@ fn of_clients(listed: &str) -> Vec<(String, Option<&'static str>)> {
     scenarios.collect()
 }
 
-/// What the suite starts, with the URL of its server as the last argument: connects, and calls each tool.
+/// The client that the suite starts, with the URL of its server as the last argument: connects, and calls each tool.
 pub(crate) fn client() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -105,7 +105,7 @@ pub(crate) fn client() {
     });
 }
 
-/// Returns the calls that the suite wants: those that it says, or one of each tool.
+/// Returns the requested calls of the suite, or one call of each tool.
 fn calls(client: &McpClient, given: &Value) -> Vec<(String, Value)> {
     if let Some(calls) = given["toolCalls"].as_array() {
         let call =
@@ -116,7 +116,7 @@ fn calls(client: &McpClient, given: &Value) -> Vec<(String, Value)> {
     let call = |tool: &Arc<dyn Tool>| {
         let origin = tool.spec().origin.as_deref().unwrap().to_owned();
         let arguments = match &*origin {
-            // It is told what was understood of the schema of another tool.
+            // The tool receives the client's view of another tool's schema.
             "json_schema_echo" => {
                 let other = tools.iter().find(|it| it.spec().origin != tool.spec().origin).unwrap();
                 json!({"schema": other.spec().schema.value()})
@@ -128,7 +128,7 @@ fn calls(client: &McpClient, given: &Value) -> Vec<(String, Value)> {
     tools.iter().map(call).collect()
 }
 
-/// A person who leaves everything as it is proposed.
+/// A person who accepts the proposed values.
 struct Defaults;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Revisions, what a server is given, and descriptions that cannot be.
+//! Revisions, environments of servers, and invalid descriptions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -141,7 +141,7 @@ async fn answers_are_asked_for_as_they_are(way: Way) {
     );
 }
 
-/// Starts what is asked for, and keeps what that was.
+/// A spawner that records its commands.
 #[derive(Debug, Default)]
 struct Watched(Mutex<Vec<ServerCommand>>);
 
@@ -167,7 +167,7 @@ async fn a_spawner_starts_the_program() {
     assert!(!format!("{started:?}").contains("hunter2"));
 }
 
-/// Starts a program with a secret that only it knows.
+/// A spawner that gives a program a secret that is not in the description.
 #[derive(Debug)]
 struct Fetching;
 
@@ -193,7 +193,7 @@ async fn programs_die_with_their_client() {
     drop(client);
     let process = format!("/proc/{}", faulty.processes()[0]);
     let lives = || match std::fs::read_to_string(format!("{process}/stat")) {
-        // One that is dead, and not waited for yet, is shown as Z.
+        // A dead process that has not been reaped is shown as Z.
         Ok(stat) => !stat.contains(") Z "),
         Err(_) => false,
     };
@@ -252,12 +252,12 @@ async fn agents_take_the_tools() {
         ["faulty__act", "faulty__look", "faulty__ok", "faulty__repeat", "faulty__typed"]
     );
     assert_eq!(url.tools().len(), 2);
-    // Two servers of one name have tools of one name.
+    // Tools of two servers with one name have the same names.
     let clash = tools.add(url.tools().remove(0)).unwrap_err();
     assert_eq!(clash.to_string(), "there is already a tool named `faulty__act`");
 
     let arguments = || serde_json::json!({"n": 1});
-    // Models say so that they leave an argument out.
+    // Models use null for an omitted argument.
     let granted = Grants::parse(["process:spawn"]).unwrap();
     let admitted = tools.admit("faulty__act", serde_json::json!({"n": null}), &granted).unwrap();
     assert_eq!(admitted.arguments.text().get(), "{}");
@@ -265,7 +265,7 @@ async fn agents_take_the_tools() {
     assert_eq!(denied.to_string(), "tool `faulty__act` requires `process:spawn`");
     let spec = |origin| tool(&program, origin).spec().clone();
     assert_eq!(tool(&url, "act").spec().capabilities, ["network:outbound:127.0.0.1"]);
-    // Annotations of the server say that all of them may be repeated, and need no approval.
+    // The server's annotations declare that all tools may be repeated, and need no approval.
     let words = |origin| {
         let spec = spec(origin);
         (spec.idempotent, spec.exploratory, spec.approval)

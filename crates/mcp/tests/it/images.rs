@@ -21,7 +21,7 @@ fn block(image: &Image) -> Value {
     json!({"type": "image", "data": *image.data, "mimeType": *image.media_type})
 }
 
-/// Calls a tool whose server answers with this; returns the text, and what is shown beside it.
+/// Calls a tool whose server returns this result; returns the text and the shown images.
 async fn shown(way: Way, result: Value, context: ToolContext) -> (String, Vec<Image>) {
     let script = Script { results: vec![result], ..Script::faulty("") };
     let (_faulty, server) = Faulty::new(way, script);

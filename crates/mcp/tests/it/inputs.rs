@@ -1,4 +1,4 @@
-//! Calls in more than one round: the server asks for input in place of a result.
+//! Calls in several rounds: the server requests input in place of a result.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Answers as it is told, after so long, and keeps what it was asked.
+/// A person who gives a fixed answer after a time, and records the questions.
 pub(crate) struct Person {
     given: Given,
     after: Duration,
@@ -73,7 +73,7 @@ async fn what_a_person_gives_keeps_its_text() {
     assert!(call.contains(r#""content":{"sum":3.10}"#), "{call}");
 }
 
-/// Describes a server that asks for these before it answers.
+/// Describes a server that requests these inputs before it answers.
 fn asking(way: Way, results: Vec<Value>) -> (Faulty, McpServer) {
     Faulty::new(way, Script { results, ..Script::faulty("") })
 }
@@ -136,7 +136,7 @@ async fn roots_are_given_without_a_person() {
     assert!(person.asked.lock().unwrap().is_empty());
 }
 
-/// A server that is busy gives a state, and asks for nothing.
+/// A busy server sends a state without requests.
 async fn a_state_alone_is_sent_back() {
     let asked = json!({"resultType": "input_required", "requestState": "later"});
     let (faulty, server) = asking(Way::ALL[0], vec![asked]);

@@ -1,6 +1,6 @@
-//! How long the programs of servers live, and what they start.
+//! Lifetime of servers' programs and of their child processes.
 //!
-//! Whether processes live is read from a named pipe that they hold open: it ends when the last of them has died.
+//! The processes hold a named pipe open, which ends when the last of them has died.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Ways to start what a group alone does not hold; each runs `held`, which says so and waits.
+/// Ways to start processes outside the group; each runs `held`, which reports its start and waits.
 const WAYS: [&str; 4] = [
     "setsid sh -c \"$HELD\" &",
     "(setsid sh -c \"$HELD\" &)",
@@ -43,7 +43,7 @@ const WAYS: [&str; 4] = [
     "setsid env -u BACKSTOP_CALL sh -c \"$HELD\" &",
 ];
 
-/// Starts these in a pipe of the server's folder, and holds the pipe as the server too.
+/// Returns the commands that start these processes with a pipe in the server's folder, which the server holds open too.
 fn before(way: &str) -> String {
     format!(
         "mkfifo pipe; HELD='exec 9>pipe; echo up >&9; sleep 30; echo outlived >&9'; export HELD; \
@@ -55,7 +55,7 @@ fn script(way: &str, fault: &str) -> Script {
     Script { before: before(way), ..Script::faulty(fault) }
 }
 
-/// Waits until the server and what it started are up, and returns what they say beyond that.
+/// Waits until the server and its processes have started, and returns the reader of their pipe.
 async fn up(folder: &Path) -> BufReader<File> {
     let pipe = folder.join("pipe");
     until(|| pipe.exists()).await;
@@ -64,7 +64,7 @@ async fn up(folder: &Path) -> BufReader<File> {
         for _ in 0..2 {
             let mut line = String::new();
             while line.is_empty() {
-                // A pipe that one has closed and another has not opened yet ends for a moment.
+                // A pipe that one process has closed and another has not opened yet ends for a moment.
                 reader.read_line(&mut line).unwrap();
             }
             assert_eq!(line, "up\n");
@@ -74,7 +74,7 @@ async fn up(folder: &Path) -> BufReader<File> {
     read.await.unwrap()
 }
 
-/// Waits until all have died.
+/// Waits until all processes have died, and returns their remaining output.
 async fn rest(mut reader: BufReader<File>) -> String {
     let read = tokio::task::spawn_blocking(move || {
         let mut rest = String::new();
@@ -84,7 +84,7 @@ async fn rest(mut reader: BufReader<File>) -> String {
     read.await.unwrap()
 }
 
-/// Connects while it is watched that all is up.
+/// Connects, and waits until all processes have started.
 async fn connected(
     faulty: &Faulty,
     server: McpServer,
@@ -136,7 +136,7 @@ async fn servers_that_are_closed_stay_away() {
     assert!(format!("{error:?}").contains("`faulty` was closed"), "{error:?}");
 }
 
-/// A clock whose next wait of no time panics, once it is armed.
+/// A clock that panics at the next zero wait, once it is armed.
 #[derive(Debug, Default)]
 struct PanickingClock(AtomicBool);
 
@@ -187,7 +187,7 @@ async fn start_that_never_runs_is_begun_again() {
     assert_eq!(call(&client, "act").await.unwrap().as_string().as_deref(), Some("act is done"));
 }
 
-/// A server that dies in its first call, and takes longer to start again than a call may take.
+/// Describes a server that dies in its first call, and whose restart takes longer than a call may take.
 fn slow_to_start(seconds: u32) -> Script {
     let before = format!("test -e starts && {{ echo $$ >now; mv now again; sleep {seconds}; }}");
     Script { before, ..Script::faulty("dies_in_call") }
@@ -226,7 +226,7 @@ async fn starts_end_with_the_client() {
     assert!(process.exists());
     let begun = SystemClock.monotonic();
     client.close().await;
-    // A start that goes on takes ten seconds to be given up.
+    // A start that continues would take ten seconds to be abandoned.
     assert!(SystemClock.monotonic() - begun < Duration::from_secs(5));
     assert!(!process.exists(), "the program that was starting was waited for");
     let error = call(&client, "act").await.unwrap_err();
@@ -235,7 +235,7 @@ async fn starts_end_with_the_client() {
 
 /// Spec: T7. The server of a dead process would act beside its own second execution.
 async fn killed_processes_leave_no_server() {
-    // A process that threw its mark away has no parent left that knows it.
+    // A process without its mark has no parent left that knows it.
     for way in &WAYS[..3] {
         let folder = tempfile::tempdir().unwrap();
         let mut script = script(way, "");
@@ -253,7 +253,7 @@ async fn killed_processes_leave_no_server() {
     }
 }
 
-/// Is the process that is killed: it holds a server.
+/// Runs the process that is killed, which holds a server.
 pub(crate) fn hold() {
     let script: Script = serde_json::from_str(&std::env::var("HELD_SCRIPT").unwrap()).unwrap();
     let folder = script.folder.clone();

@@ -1,4 +1,4 @@
-//! What a server lists, and what becomes of it.
+//! The lists of servers, and their tools.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ async fn lists_that_go_round_are_kept(way: Way) {
     check(vec![to("1", &["a"]), to("1", &["b"])], &["a", "b"], back).await;
     check(vec![to("1", &["a"]), to("0", &["b"])], &["a", "b"], nothing_new).await;
     check(vec![to("1", &[]), to("1", &[])], &[], back).await;
-    // An empty cursor is one as any other.
+    // An empty cursor is an ordinary cursor.
     check(vec![to("", &["a"]), listing(&[listed("b")])], &["a", "b"], "").await;
 }
 
@@ -157,7 +157,7 @@ async fn unreadable_tools_take_no_other_away(way: Way) {
         r#"{"name":7}"#.to_owned(),
         "7".to_owned(),
         tool("good", &deep(10)),
-        // Half a surrogate pair is no character, and no reason to lose a tool.
+        // A lone surrogate is no character, and no reason to omit a tool.
         tool("half", r#""\ud800""#),
     ];
     let listed = format!(r#"{{"tools":[{}],"_meta":{}}}"#, tools.join(","), deep(200));
@@ -212,7 +212,7 @@ async fn patterns_of_no_tool_are_refused(way: Way) {
     let error = server.only(["Act"]).connect().await.unwrap_err();
     let why = format!("pattern `Act` of `only` matches none of its tools: {names}");
     assert!(error.to_string().ends_with(&why), "{error}");
-    // What would only have loosened something loosens nothing.
+    // A pattern that would only loosen a rule has no effect.
     let (_three, server) = describe();
     let server = server.idempotent(["reed_*"]).read_only(["lok"]);
     let client = server.only(["look"]).approval(["act"]).connect().await.unwrap();
@@ -250,7 +250,7 @@ async fn changes_change_nothing() {
     assert_eq!(client.tools().len(), 3);
     let gone = call(&client, "act").await.unwrap_err();
     assert!(matches!(gone, ToolError::NotFound(name) if name == "faulty__act"));
-    // One whose schema changed, and cannot even be used any more, is called all the same.
+    // A tool whose schema changed, even to an unusable one, can still be called.
     assert!(call(&client, "look").await.is_ok());
 }
 

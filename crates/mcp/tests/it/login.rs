@@ -1,4 +1,4 @@
-//! Servers that let in who has a token.
+//! Servers that require a token.
 
 use backstop_mcp::{ClientCredentials, McpError};
 use backstop_tool::{Arguments, Grants, ToolSource};
@@ -42,7 +42,7 @@ async fn clients_log_in_again_and_again(way: Way) {
     assert_eq!(faulty.calls().len(), 12);
     let grants = faulty.http().seen.lock().unwrap().grants.clone();
     assert!(grants.len() > 2, "{grants:?}");
-    // Base64 of id and secret as a form has them, in the small letters of the test server.
+    // Base64 of the form-encoded id and secret, in lower case as recorded by the test server.
     assert!(grants[0].starts_with("basic ywdlbnqrmtpodw50zxiylwh1bnrlcji= "), "{}", grants[0]);
     assert!(grants[0].contains("grant_type=client_credentials"), "{}", grants[0]);
     assert!(grants[0].ends_with("&scope=files%3Aread+files%3Awrite"), "{}", grants[0]);
@@ -116,7 +116,7 @@ async fn logins_are_led_to_no_private_address() {
             let (faulty, server) = Faulty::new(Way::ALL[2], leading(step, url));
             let credentials = ClientCredentials::new("agent", "hunter2-hunter2");
             let error = server.oauth(credentials).connect().await.unwrap_err();
-            // What is no `https` is not given a secret, wherever that is.
+            // A URL without `https` receives no secret in any case.
             if step == "token" && url.starts_with("http:") {
                 assert_eq!(error.code(), "mcp.initialize_failed", "{error}");
             } else {

@@ -1,6 +1,6 @@
-//! MCP servers that do everything wrong, and what calls of their tools say.
+//! Faulty MCP servers, and the failures of calls to their tools.
 //!
-//! The program is its own server over stdio: started with `serve`, it reads requests and answers them.
+//! The program is also the server over stdio: with the argument `serve`, it answers requests.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -47,7 +47,7 @@ fn main() {
     trials.extend(login::trials());
     trials.extend(page::trials());
     let mut arguments = Arguments::from_args();
-    // Most of them wait.
+    // Most tests wait.
     arguments.test_threads.get_or_insert(6);
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -1,4 +1,4 @@
-//! The page of the faults is what the table says.
+//! The page of the faults, checked against the table.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use libtest_mimic::Trial;
 
 use crate::rows::{Row, rows};
 
-/// Where the page is.
+/// The path of the page.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/mcp-faults.md");
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -71,7 +71,7 @@ fn line(page: &mut String, row: &Row) {
     );
 }
 
-/// Returns a text as code, which may hold backticks.
+/// Formats a text as code; the text may contain backticks.
 fn code_span(text: &str) -> String {
     let fence = if text.contains('`') { "``" } else { "`" };
     let space = if text.ends_with('`') { " " } else { "" };

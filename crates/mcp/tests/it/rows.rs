@@ -1,4 +1,4 @@
-//! Each row of `faults.json`, over each way that it is of, whole and in pieces.
+//! Each row of `faults.json` over each of its ways, with whole messages and in pieces.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,28 +12,28 @@ use serde::Deserialize;
 use crate::server::Script;
 use crate::support::{Faulty, Hasty, Way, call, checks, trial, until};
 
-/// A fault of a server, and what becomes of it.
+/// A fault of a server, and its outcome.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) transport: String,
-    /// When it happens: `call` or `initialisation`.
+    /// The time of the fault: `call` or `initialisation`.
     pub(crate) at: String,
-    /// What the operator says of the tool, or the server of its output.
+    /// The operator's declaration about the tool, or the server's declaration about its output.
     pub(crate) declared: String,
     pub(crate) does: String,
-    /// The code of the failure; none where the call works.
+    /// The code of the failure; `None` if the call succeeds.
     pub(crate) reason: Option<String>,
     /// The server's own code.
     pub(crate) code: Option<String>,
-    /// What the model reads, or up to `*` of it.
+    /// The text for the model, or its beginning up to `*`.
     pub(crate) text: String,
     pub(crate) retry: Option<String>,
     pub(crate) effect: Option<String>,
-    /// How many calls of tools the server gets.
+    /// Number of tool calls that the server receives.
     pub(crate) requests: usize,
-    /// Is it started, or a session begun, again?
+    /// Whether the server is started again, or a new session begins.
     pub(crate) restart: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The rows themselves are trials of their own.
+/// Each row is also a trial.
 ///
 /// Spec: Q2, Q3, Q5
 async fn the_table_names_each_row_once() {
@@ -128,9 +128,9 @@ async fn check_call(row: &Row, way: Way) {
     let found = result.as_ref().err().map_or((None, None, None), facts);
     assert_eq!(found, expected(row), "{result:?}");
     assert_eq!(faulty.calls().len() - before, row.requests, "requests");
-    // After it, all is well.
+    // The next call succeeds.
     let next = match row.name.as_str() {
-        // A server that dies again and again is left alone for a moment.
+        // A server that dies repeatedly is left alone for a moment.
         "dies_in_every_call" | "dies_for_good" => {
             assert_eq!(faulty.starts() > 1, row.restart);
             return;

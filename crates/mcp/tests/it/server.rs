@@ -1,4 +1,4 @@
-//! A server of a given revision that does one thing wrong, the first time it is called.
+//! A server of a given revision with one fault in its first call.
 
 pub(crate) mod http;
 pub(crate) mod input;
@@ -7,70 +7,70 @@ pub(crate) mod stdio;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What the server does; what it does not say is as it should be.
+/// The behaviour of the server; without a field it behaves correctly.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Script {
-    /// The fault of the first call, by its row.
+    /// The fault of the first call, by the name of its row.
     pub(crate) fault: String,
-    /// The revision that it speaks.
+    /// The revision of the server.
     pub(crate) protocol: String,
-    /// The pages of its tools; those of the rows where empty.
+    /// The pages of its list of tools; the default tools if empty.
     pub(crate) pages: Vec<Value>,
-    /// The result that it lists its tools with, as text.
+    /// The result of listing its tools, as text.
     pub(crate) listed: String,
-    /// What it lists once it was called.
+    /// The list after the first call.
     pub(crate) later: Option<Value>,
-    /// Is what it says written byte by byte?
+    /// Whether its messages are written byte by byte.
     pub(crate) is_cut: bool,
-    /// Are its answers over HTTP streams of events?
+    /// Whether its HTTP responses are event streams.
     pub(crate) is_stream: bool,
-    /// Has its client to log in?
+    /// Whether its client has to log in.
     pub(crate) needs_login: bool,
-    /// Which step of the login leads elsewhere (`resource`, `identity`, `issuer` or `token`), and to which URL.
+    /// The step of the login (`resource`, `identity`, `issuer` or `token`) that leads to another URL, and that URL.
     pub(crate) leads: (String, String),
-    /// How many tokens it gives before that.
+    /// Number of tokens that are issued before.
     pub(crate) leads_after: usize,
-    /// What it asks of its client in a call before it answers.
+    /// A request to its client in a call, before the answer.
     pub(crate) asks: Option<Value>,
-    /// How many calls it answers without asking.
+    /// Number of calls that are answered without that request.
     pub(crate) asks_after: usize,
-    /// What requests for its stream are answered with: a status, `changed` (that its tools are), or nothing; the last
-    /// stays.
+    /// The responses to requests for its stream: a status, `changed` (a notification about the tools), or nothing; the
+    /// last one is repeated.
     pub(crate) streams: Vec<String>,
-    /// The only revision that it names when it refuses another.
+    /// The only revision in its refusal of another one.
     pub(crate) names: String,
-    /// What it answers its first calls with, one after the other.
+    /// The results of its first calls, in order.
     pub(crate) results: Vec<Value>,
-    /// The result that it answers calls with, as text.
+    /// The result of calls, as text.
     pub(crate) written: String,
-    /// What a shell runs before it becomes the server, in the folder of the server.
+    /// Shell commands that run before the server, in its folder.
     pub(crate) before: String,
-    /// Is it a program?
+    /// Whether it is a program.
     pub(crate) is_program: bool,
-    /// Where calls and starts are counted.
+    /// The folder with the counters of calls and starts.
     pub(crate) folder: String,
 }
 
-/// How a request is answered.
+/// The reply to a request.
 pub(crate) enum Reply {
-    /// With messages.
+    /// Messages.
     Messages(Vec<Value>),
-    /// With these bytes in place of a message.
+    /// These bytes in place of a message.
     Bytes(Vec<u8>),
-    /// Not at all.
+    /// No answer.
     Nothing,
-    /// By dying: after these messages.
+    /// These messages, followed by the death of the server.
     Die(Vec<Value>),
-    /// By writing notifications without end.
+    /// Notifications without end.
     Flood,
-    /// By never reading again.
+    /// No further reading.
     HangForGood,
-    /// With a status and headers.
+    /// A status with headers and a body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// With a part of the answer.
+    /// A part of the answer.
     Cut,
-    /// With a status, and a text that never ends.
+    /// A status with a body that never ends.
     Endless(u16),
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// What a client that logged in was given.
+/// Tokens of the client after a login.
 pub(crate) const TOKENS: &str = "@token@ refresh-of-the-client";
 
 impl Script {
@@ -98,7 +98,7 @@ impl Script {
         self.protocol.as_str() >= "2026-07-28"
     }
 
-    /// Answers a request. `count` is how many calls there were before.
+    /// Answers a request; `count` is the number of earlier calls.
     pub(crate) fn reply(&self, request: &Value, count: usize) -> Reply {
         let one = |message| Reply::Messages(vec![message]);
         match request["method"].as_str().unwrap_or_default() {
@@ -166,7 +166,7 @@ impl Script {
         }
     }
 
-    /// Answers with an error that says nothing of what was asked.
+    /// Answers with an error that does not depend on the request.
     fn alike(&self, request: &Value) -> Value {
         match self.fault.as_str() {
             "fails_alike_by_server" => error(request, -32000, "Server error"),
@@ -237,7 +237,7 @@ impl Script {
         self.wrong(request, good)
     }
 
-    /// Does what the row says.
+    /// Applies the fault of the row.
     fn wrong(&self, request: &Value, good: Value) -> Reply {
         let one = |message| Reply::Messages(vec![message]);
         let failed = |said: &str| {
@@ -368,12 +368,12 @@ impl Script {
     }
 }
 
-/// Writes half a surrogate pair at the end of what is done.
+/// Inserts a lone surrogate at the end of the text.
 fn half_a_pair(message: &Value) -> Vec<u8> {
     message.to_string().replace("is done", "is done \\ud83d").into_bytes()
 }
 
-/// The tools that the rows are about.
+/// The tools of the rows.
 fn tools() -> Value {
     let hints = json!({"readOnlyHint": true, "idempotentHint": true, "destructiveHint": false});
     let tool = |name: &str| {

@@ -1,4 +1,4 @@
-//! Clients of servers that do something wrong.
+//! Clients of faulty servers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use crate::server::Script;
 use crate::server::http::HttpServer;
 
-/// How long a test may take before it counts as hanging.
+/// Time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes a test of a future; one that does not end fails.
+/// Creates a test from a future; it fails if the future does not end.
 pub(crate) fn trial<F: Future<Output = ()> + Send + 'static>(
     name: impl Into<String>,
     test: impl FnOnce() -> F + Send + 'static,
@@ -40,7 +40,7 @@ pub(crate) fn trial<F: Future<Output = ()> + Send + 'static>(
     })
 }
 
-/// Makes tests of functions; with `over`, one for each way to a server.
+/// Creates tests from functions; with `over`, one for each way to a server.
 macro_rules! checks {
     (over $ways:path: $($name:ident),+ $(,)?) => {{
         let mut trials = Vec::new();
@@ -58,7 +58,7 @@ macro_rules! checks {
 }
 pub(crate) use checks;
 
-/// A clock on which waits take a part of their time.
+/// A clock whose waits take a fraction of their time.
 #[derive(Debug)]
 pub(crate) struct Hasty(pub(crate) u32);
 
@@ -76,13 +76,13 @@ impl Clock for Hasty {
     }
 }
 
-/// A server, and what it was asked.
+/// A server with its recorded requests.
 pub(crate) struct Faulty {
     folder: tempfile::TempDir,
     http: Option<HttpServer>,
 }
 
-/// How a server is reached, and whether what it says comes in pieces.
+/// The way to a server, and whether its messages are written in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Stdio { is_cut: bool },
@@ -99,13 +99,13 @@ impl Way {
         Self::Http { is_stream: true, is_cut: true },
     ];
 
-    /// Those that are not in pieces.
+    /// The ways with whole messages.
     pub(crate) const WHOLE: [Self; 3] = [Self::ALL[0], Self::ALL[2], Self::ALL[4]];
 
-    /// Those of them that are no stream of events.
+    /// The ways with whole messages and without event streams.
     pub(crate) const JSON: [Self; 2] = [Self::ALL[0], Self::ALL[2]];
 
-    /// Those of them over HTTP.
+    /// The ways over HTTP with whole messages.
     pub(crate) const HTTP: [Self; 2] = [Self::ALL[2], Self::ALL[4]];
 
     pub(crate) fn name(self) -> String {
@@ -119,7 +119,7 @@ impl Way {
 }
 
 impl Faulty {
-    /// Describes a server with this script.
+    /// Creates a server with this script.
     pub(crate) fn new(way: Way, mut script: Script) -> (Self, McpServer) {
         let folder = tempfile::tempdir().unwrap();
         let needs_login = script.needs_login;
@@ -173,7 +173,7 @@ impl Faulty {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the calls that it got.
+    /// Returns the received calls.
     pub(crate) fn calls(&self) -> Vec<Value> {
         match &self.http {
             Some(http) => http.seen.lock().unwrap().calls.clone(),
@@ -184,7 +184,7 @@ impl Faulty {
         }
     }
 
-    /// Returns all messages that it got, as they were written.
+    /// Returns all received messages, as written.
     pub(crate) fn written(&self) -> Vec<String> {
         match &self.http {
             Some(http) => http.seen.lock().unwrap().written.clone(),
@@ -192,12 +192,12 @@ impl Faulty {
         }
     }
 
-    /// Returns the last call that it got, as it was written.
+    /// Returns the last received call, as written.
     pub(crate) fn last_written(&self) -> String {
         self.written().into_iter().rfind(|message| message.contains("tools/call")).unwrap()
     }
 
-    /// Returns how often it was started, or a session begun.
+    /// Returns the number of starts or sessions.
     pub(crate) fn starts(&self) -> usize {
         match &self.http {
             Some(http) => http.seen.lock().unwrap().starts,
@@ -205,7 +205,7 @@ impl Faulty {
         }
     }
 
-    /// Returns where it keeps what it is told.
+    /// Returns the folder of its records.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -215,7 +215,7 @@ impl Faulty {
         self.lines("starts")
     }
 
-    /// Returns what it was told beside requests.
+    /// Returns the received messages that are no requests.
     pub(crate) fn said(&self) -> Vec<Value> {
         match &self.http {
             Some(http) => http.seen.lock().unwrap().said.clone(),
@@ -226,7 +226,7 @@ impl Faulty {
         }
     }
 
-    /// Returns the variables that it sees, or the headers that it got.
+    /// Returns its environment variables, or the received headers.
     pub(crate) fn given(&self) -> Vec<String> {
         match &self.http {
             Some(http) => http.seen.lock().unwrap().headers.clone(),
@@ -255,7 +255,7 @@ pub(crate) async fn call(client: &McpClient, origin: &str) -> Result<JsonText, T
     tool(client, origin).call(&arguments, &context()).await
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         SystemClock.sleep(Duration::from_millis(5)).await;

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::{Reply, Script};
 
-/// A server that was asked these things.
+/// A server with a record of its requests.
 #[derive(Clone)]
 pub(crate) struct HttpServer {
     pub(crate) url: String,
     script: Script,
-    /// Is it to stop listening?
+    /// Whether the server has to stop listening.
     stops: Arc<AtomicBool>,
     pub(crate) seen: Arc<Mutex<Seen>>,
 }
@@ -26,13 +26,13 @@ pub(crate) struct Seen {
     /// Notifications and answers.
     pub(crate) said: Vec<Value>,
     pub(crate) headers: Vec<String>,
-    /// All messages, as they were written.
+    /// All messages, as written.
     pub(crate) written: Vec<String>,
-    /// Sessions before this one are over.
+    /// The number of forgotten sessions.
     session: usize,
-    /// How often its stream was asked for.
+    /// The number of requests for its stream.
     pub(crate) streams: usize,
-    /// What was asked for tokens.
+    /// The requests for tokens.
     pub(crate) grants: Vec<String>,
 }
 
@@ -46,11 +46,11 @@ impl HttpServer {
         server
     }
 
-    /// Stops listening, and returns where.
+    /// Stops listening, and returns the address.
     pub(crate) fn stop(&self) -> String {
         let address = self.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
         self.stops.store(true, Ordering::SeqCst);
-        // The one that it stops with.
+        // The connection that ends the accept loop.
         drop(TcpStream::connect(&address));
         while TcpStream::connect(&address).is_ok() {}
         address
@@ -179,20 +179,20 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
             reader.read_to_end(&mut Vec::new()).map(drop)
         }
         Reply::Die(_) | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
-            // Until the client lets go.
+            // Until the client closes the connection.
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).map(drop)
         }
     }
 }
 
-/// Says that the tools have changed.
+/// The notification that the tools have changed.
 const CHANGED: &[u8] =
     b"data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 
 type Answered = (u16, Vec<(&'static str, String)>, String);
 
-/// Gives tokens, each for five requests, and refuses who has none.
+/// Issues tokens for five requests each, and refuses requests without one.
 fn login(
     script: &Script,
     seen: &Mutex<Seen>,
@@ -212,7 +212,7 @@ fn login(
     };
     match path {
         "/resource" => {
-            // As it is named from here on.
+            // The address as the client knows it.
             let issuer = to("issuer", origin.replace("0.0.0.0", "127.0.0.1"));
             let named = to("identity", origin.replace("0.0.0.0", "127.0.0.1"));
             json(json!({"resource": named, "authorization_servers": [issuer]}))
@@ -245,7 +245,7 @@ fn login(
     }
 }
 
-/// What is written to the client: `@token@` in it is the token that the client showed.
+/// The response to the client; `@token@` in it is replaced by the token of the request.
 struct Out {
     stream: TcpStream,
     is_cut: bool,
@@ -269,7 +269,7 @@ impl Out {
         self.send(200, &headers, &events.collect::<Vec<u8>>())
     }
 
-    /// Refuses a request of a session that is forgotten, as the fault says.
+    /// Refuses a request of a forgotten session, in the way of the fault.
     fn forgotten(&mut self, fault: &str, request: &Value) -> std::io::Result<()> {
         let json = [("content-type", "application/json".to_owned())];
         let refusal = super::error(request, -32001, "Session not found").to_string();

@@ -1,8 +1,8 @@
-//! What the server asks for in place of a result.
+//! Requests for input in place of a result.
 
 use serde_json::{Value, json};
 
-/// Returns what a row asks for; `None` for rows that ask for nothing.
+/// Returns the request for input of a row; `None` for a row without one.
 pub(crate) fn asked(row: &str) -> Option<Value> {
     Some(match row {
         "asks_for_input" | "asks_for_input_in_every_call" => who(),
@@ -19,12 +19,12 @@ pub(crate) fn asked(row: &str) -> Option<Value> {
     })
 }
 
-/// Asks for these.
+/// Builds a result with these requests.
 pub(crate) fn required(requests: Value) -> Value {
     json!({"resultType": "input_required", "inputRequests": requests})
 }
 
-/// Asks for a name.
+/// Builds a request for a name.
 pub(crate) fn who() -> Value {
     let schema =
         json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
@@ -34,5 +34,5 @@ pub(crate) fn who() -> Value {
     asked
 }
 
-/// The state that it wants back.
+/// The state that the server wants back.
 pub(crate) const STATE: &str = "step=2;\u{e9}\"\n";

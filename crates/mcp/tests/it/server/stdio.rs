@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Reply, Script};
 
-/// Adds a line to what is counted.
+/// Appends a line to the file of a counter, and returns the number of earlier lines.
 fn count(folder: &str, what: &str, line: &str) -> usize {
     let path = Path::new(folder).join(what);
     let before = std::fs::read_to_string(&path).unwrap_or_default().lines().count();
@@ -17,7 +17,7 @@ fn count(folder: &str, what: &str, line: &str) -> usize {
     before
 }
 
-/// What nothing is said with.
+/// A notification without content.
 const FLOOD: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
 
 /// Serves until its input ends.
@@ -82,7 +82,7 @@ pub(crate) fn serve() {
                 std::process::exit(3);
             }
             Reply::Flood => loop {
-                // Until the client lets go, and beyond that.
+                // Until the client closes the pipe, and afterwards.
                 let _ = stdout.write_all(FLOOD.as_bytes());
             },
             Reply::HangForGood => loop {
