@@ -1,6 +1,6 @@
-//! What walls cost, beside a bare start and beside bubblewrap: one `true`, and a hundred at a time.
+//! The cost of walls, compared with a bare start and with bubblewrap: one `true`, and a hundred at a time.
 //!
-//! `cargo bench -p backstop-environment`; with `-- --quick` for a glance.
+//! `cargo bench -p backstop-environment`; with `-- --quick` for a short run.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
@@ -17,10 +17,10 @@ use layer0::error::EnvError;
 use tokio::process::Command;
 use tokio::runtime::Runtime;
 
-/// The most that walls may add to a start, and what it is called.
+/// The maximum time that walls may add to a start, and its name.
 const MOST: Duration = Duration::from_millis(10);
 const GOAL: Goal = Goal::Within("10 ms");
-/// How many run at a time.
+/// Number of concurrent programs.
 const MANY: usize = 100;
 
 fn main() -> ExitCode {
@@ -41,13 +41,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is measured side by side.
+/// The compared walls.
 struct Setting {
-    /// All walls there are.
+    /// All walls.
     all: Walls,
-    /// Files only.
+    /// Only walls around files.
     files: Walls,
-    /// Is bubblewrap here?
+    /// Whether bubblewrap is installed.
     has_bwrap: bool,
 }
 
@@ -75,7 +75,7 @@ async fn measure(single: usize, many: usize) -> Result<Vec<Row>, EnvError> {
     Ok(rows)
 }
 
-/// How long something took until it ran, and until it had ended.
+/// Times until the start and until the end of a program.
 #[derive(Default)]
 struct Times {
     started: Vec<Duration>,
@@ -91,7 +91,7 @@ async fn one_at_a_time(setting: &Setting, rounds: usize) -> Result<Vec<Row>, Env
             walled(&setting.files).await?,
             walled(&setting.all).await?,
         ];
-        // In the first round, caches fill.
+        // The first round fills caches.
         for (times, (started, ended)) in times.iter_mut().zip(taken).filter(|_| round > 0) {
             times.started.push(started);
             times.ended.push(ended);
@@ -157,7 +157,7 @@ async fn many_at_a_time(setting: &Setting, rounds: usize) -> Result<Vec<Row>, En
     Ok(rows)
 }
 
-/// Runs a command to its end, without walls of ours.
+/// Runs a command to its end, without walls.
 async fn spawned(mut command: Command) -> (Duration, Duration) {
     let began = now();
     let mut child = command.env_clear().spawn().expect("it is there");

@@ -1,5 +1,5 @@
-//! Bubblewrap, with rules like those of all walls: `/usr` to read, no network but its own, all namespaces, no
-//! capabilities. It counts and limits nothing, filters no system calls and has no proxy.
+//! Bubblewrap with rules like those of all walls: `/usr` to read, a separate network, all namespaces, no capabilities.
+//! It has no limits, no filter of system calls and no proxy.
 
 use tokio::process::Command;
 
@@ -30,10 +30,10 @@ const ARGUMENTS: [&str; 24] = [
     "/bin/true",
 ];
 
-/// The file, by the places where a system has it: the environment of what is measured is empty.
+/// The paths of the program on different systems; the environment of the measured programs is empty.
 const PLACES: [&str; 2] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 
-/// Describes `true` in bubblewrap.
+/// Returns the command that runs `true` in bubblewrap.
 pub(crate) fn command() -> Command {
     let place = PLACES.into_iter().find(|place| std::path::Path::new(place).exists());
     let mut command = Command::new(place.unwrap_or("bwrap"));
@@ -41,7 +41,7 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// Says why it cannot be measured, where it cannot.
+/// Returns the reason that bubblewrap cannot be measured, if any.
 pub(crate) fn lack() -> Option<String> {
     match command().as_std_mut().env_clear().output() {
         Ok(output) if output.status.success() => None,

@@ -1,14 +1,14 @@
-//! Running this program again: as another user, and where the kernel has less.
+//! Runs of this program as another user, and with fewer features of the kernel.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What this process was started as, where that is not by hand.
+/// The variable with the role of this process; absent if it was started by hand.
 const ROLE: &str = "BACKSTOP_TEST_ROLE";
 
-/// The user and the group that have no rights.
+/// The user and the group without rights.
 const UNPRIVILEGED: u32 = 65_534;
 
 fn role() -> Option<String> {
@@ -27,7 +27,7 @@ pub(crate) fn is_without() -> bool {
     role().as_deref() == Some("without")
 }
 
-/// Returns this program, to be run in a role.
+/// Returns a command that runs this program in a role.
 pub(crate) fn this_program(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(ROLE, role);
@@ -38,7 +38,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Copies this program to where each user may run it.
+/// Copies this program to a place where each user may run it.
 fn copy(folder: &Path) -> PathBuf {
     let copy = folder.join("walls-tests");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();

@@ -1,4 +1,4 @@
-//! Files within and outside.
+//! Files inside and outside the walls.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::{block_on, has_python, program, python, run, sh, try_walls, walls};
 
-/// A folder with `data`, `out` and a `secret` beside them.
+/// Returns a folder that contains `data`, `out` and a `secret`.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
@@ -59,7 +59,7 @@ pub(crate) fn files_outside_are_not_read() {
         let error = done.explained.unwrap();
         assert_eq!(error.code(), "env.isolation_violation");
         assert_eq!(error.what(), "`secret` is not granted: read ./data, write ./out");
-        // Without walls it is read.
+        // Without walls the file can be read.
         let open = crate::support::walls(Rules::new());
         assert_eq!(run(&open, program("cat", &["secret"], folder.path())).await.out, "hidden");
     });
@@ -172,7 +172,7 @@ print(libc.inotify_init1(0) >= 0, os.strerror(ctypes.get_errno()))
     block_on(async {
         let done = python(&walls(Rules::new().files()), script).await;
         assert_eq!(done.out, "False Function not implemented\n", "{done:?}");
-        // Where files are not walled, there is nothing to hide.
+        // Without walls around files, nothing has to be hidden.
         assert!(python(&walls(Rules::new()), script).await.out.starts_with("True"));
     });
 }
@@ -251,10 +251,10 @@ for name in ['environ', 'mem', 'maps', 'auxv', 'fd/0', 'fd/1', 'cwd/etc/passwd',
         pass
 "
         );
-        // Before walls, all of it is read.
+        // Without walls, everything can be read.
         let outside = crate::support::python_outside(&script).await;
         assert!(outside.contains("environ 1"), "{outside}");
-        // A rule of any kind keeps the parent's process to itself, even where /proc is granted.
+        // A rule of any kind hides the parent's process, even if /proc is granted.
         for rules in
             [Rules::new().read(["/proc"]), Rules::new().network(Network::None), Rules::new()]
         {
@@ -262,7 +262,7 @@ for name in ['environ', 'mem', 'maps', 'auxv', 'fd/0', 'fd/1', 'cwd/etc/passwd',
             assert!(done.ended.is_success(), "{done:?}");
             assert_eq!(done.out, "", "{done:?}");
         }
-        // Without /proc among the rules there is not even a list.
+        // Without /proc in the rules there is not even a list.
         let done = sh(&walls(Rules::new().files()), "ls /proc; cat /proc/version").await;
         assert_eq!(done.out, "", "{done:?}");
     });

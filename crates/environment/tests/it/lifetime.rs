@@ -1,4 +1,4 @@
-//! What lives how long, and what is left.
+//! Lifetime of programs and their resources.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::support::{
     becomes, block_on, has_python, new_mark, processes_with, program, python, sh, walls,
 };
 
-/// How soon what is left has to be gone.
+/// Time limit for the end of remaining processes.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A daemon as they are made: forked twice, in a session of its own, without signals. Says when it is there.
+/// A typical daemon: forked twice, in its own session, ignoring signals. Prints when it has started.
 const DAEMON: &str = "
 import os, signal, sys, time
 mark = sys.argv[1]
@@ -39,7 +39,7 @@ fn rules() -> Rules {
     Rules::new().files().network(Network::None).processes(20).memory_mib(200)
 }
 
-/// Starts a daemon that bears a mark, and waits for it; the program itself stays where it is asked to.
+/// Starts a daemon with a mark, and waits for it; the program itself remains if `stays` is set.
 async fn start(mark: &str, stays: bool) -> Walled {
     let stays = if stays { "time.sleep(600)" } else { "" };
     let script = format!("{DAEMON}{stays}");
@@ -100,7 +100,7 @@ pub(crate) fn nothing_outlives_a_killed_parent() {
     });
 }
 
-/// Is the parent that is killed.
+/// Runs the parent that is killed.
 pub(crate) fn start_and_wait() {
     let mark = std::env::args().nth(1).unwrap();
     block_on(async {
@@ -138,7 +138,7 @@ pub(crate) fn nothing_is_left_behind() {
     assert!(alone.status.success() && out.contains("1 passed"), "{out}\n{err}");
 }
 
-/// The arguments by which this case alone runs, in a process that nothing else starts processes in.
+/// The arguments that run only this case, in a process where nothing else starts processes.
 const ALONE: [&str; 2] = ["--exact", "lifetime::nothing_is_left_behind"];
 
 fn is_alone() -> bool {
@@ -147,7 +147,7 @@ fn is_alone() -> bool {
 
 async fn leave_nothing() {
     let walls = walls(rules().wall(Duration::from_secs(5)));
-    // What is made once stays.
+    // Resources that are created only once remain.
     sh(&walls, "true").await;
     let before = left();
     sh(&walls, "exit 3").await;
@@ -164,7 +164,7 @@ async fn leave_nothing() {
     assert!(is_clean, "{before:?} {:?}", left());
 }
 
-/// Returns what there is of this process: children, open files, groups.
+/// Returns the resources of this process: children, open files, groups.
 fn left() -> (Vec<String>, usize, Vec<String>) {
     let this = std::process::id();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
@@ -177,7 +177,7 @@ fn left() -> (Vec<String>, usize, Vec<String>) {
     (children.collect(), files, groups().into_iter().filter(|it| it.contains(&own)).collect())
 }
 
-/// Returns the control groups that walls of any process have made.
+/// Returns the control groups that walls of any process have created.
 fn groups() -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new("/sys/fs/cgroup").to_owned()];

@@ -37,18 +37,18 @@ except OSError as e:
         let done = python(&walls, script).await;
         assert_eq!(done.out, "11\n", "the program itself is one of them: {done:?}");
         is_exceeded(&done, "processes 12 reached");
-        // Where a control group counts, it is known by itself.
+        // With a control group, the limit is reported without help from the program.
         let has_group = walls.support().has(Mechanism::PidsGroup);
         if has_group {
             assert_eq!(done.reasons(), ["processes 12 reached"]);
         }
         let done = sh(&walls, "bomb() { bomb | bomb & }; bomb; wait; sleep 0.2").await;
         assert!(!done.err.is_empty(), "{done:?}");
-        // It finds no control group to leave or to change.
+        // The program finds no control group to leave or to change.
         let groups = "find /sys/fs/cgroup -name pids.max -o -name memory.limit_in_bytes";
         let found = sh(&walls, groups).await;
         assert!(found.out.is_empty() || !has_group, "{found:?}");
-        // The next one has as many again, and so have those beside it.
+        // The next program has the full limit again, and so do concurrent ones.
         let (one, other) = tokio::join!(python(&walls, script), python(&walls, script));
         assert_eq!((one.out.as_str(), other.out.as_str()), ("11\n", "11\n"));
     });
@@ -62,7 +62,7 @@ pub(crate) fn cpu_is_limited() {
             let done = sh(&walls, script).await;
             is_exceeded(&done, "cpu 900 ms reached: ");
         }
-        // One that does not heed the signal is killed.
+        // A program that ignores the signal is killed.
         if has_python() {
             let script =
                 "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass";
@@ -85,7 +85,7 @@ pub(crate) fn memory_is_limited() {
         let done = python(&walls, "a = []\nwhile True: a.append(bytearray(8 << 20))").await;
         is_exceeded(&done, "memory 96 MiB reached");
         if walls.support().has(Mechanism::MemoryGroup) {
-            // Of all processes together.
+            // The limit is for all processes together.
             let script = "
 import os
 for _ in range(8):
@@ -99,7 +99,7 @@ while True:
             let done = python(&walls, script).await;
             is_exceeded(&done, "memory 96 MiB reached");
         } else {
-            // Files in memory are not counted, and there are some to write without walls around files.
+            // Files in memory are not counted, and without walls around files some can be written.
             let error = try_walls(Rules::new().memory_mib(96)).unwrap_err();
             assert!(error.what().contains("`/dev/shm`"), "{error}");
         }
@@ -134,7 +134,7 @@ while True:
     });
 }
 
-/// Returns the control groups that this process has made.
+/// Returns the control groups that this process has created.
 fn groups() -> Vec<String> {
     let name = format!("backstop-{}-*", std::process::id());
     let found =
@@ -169,7 +169,7 @@ pub(crate) fn file_size_is_limited() {
 pub(crate) fn wall_time_is_limited() {
     block_on(async {
         let walls = walls(Rules::new().wall(Duration::from_millis(200)));
-        // What it started ends with it, and so do its outputs.
+        // Its child processes end with it, and so do its outputs.
         let done = sh(&walls, "trap '' TERM INT; sleep 61 & sleep 62; echo done").await;
         assert_eq!((done.ended.signal, done.out.as_str()), (Some(9), ""));
         is_exceeded(&done, "wall 200 ms reached");

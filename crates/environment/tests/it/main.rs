@@ -1,7 +1,7 @@
 //! Escapes from walls, each tried by a real program.
 //!
-//! This is a program of its own, since the first line of `main` makes it its own helper. As root, the cases run once
-//! more as another user, and some where the kernel has no namespaces for users.
+//! This is a separate program, because the first line of `main` makes it its own helper. As root, the cases also run as
+//! another user, and some run without user namespaces.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "what is left out is said aloud")]
 
@@ -17,7 +17,7 @@ mod without;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Makes a trial of each function.
+/// Creates a trial from each function.
 macro_rules! checks {
     ($($module:ident :: $name:ident),* $(,)?) => {
         vec![$(Trial::test(concat!(stringify!($module), "::", stringify!($name)), || {

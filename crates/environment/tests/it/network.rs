@@ -1,4 +1,4 @@
-//! Ways out of a network of its own.
+//! Ways out of a separate network.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -11,7 +11,7 @@ use layer0::{Effect, Failure};
 
 use crate::support::{block_on, has_python, python, python_outside, walls};
 
-/// What a program of Python begins with: a raw request to its proxy.
+/// The beginning of Python programs: a raw request to the proxy.
 const ASK: &str = "
 import os, socket, sys
 host, port = os.environ['http_proxy'].removeprefix('http://').split(':')
@@ -31,7 +31,7 @@ def told(connection):
     print(text.split(' ')[1], text.strip().split('\\r\\n')[-1])
 ";
 
-/// A server of HTTP on this machine's loopback that says hello, and counts who came.
+/// An HTTP server on the loopback that greets, and counts its connections.
 struct Server {
     port: u16,
     came: Arc<AtomicUsize>,
@@ -115,10 +115,10 @@ told(ask('CONNECT api.example.com.evil.org:443 HTTP/1.1\\n\\n'))
             ),
             "{done:?}"
         );
-        // Each once, with the words that the program has read.
+        // Each host once, with the words that the program has read.
         assert_eq!(done.reasons(), [first.clone(), second.clone()]);
         let error = done.explained.unwrap();
-        // What it did before is not known.
+        // Its earlier effects are unknown.
         assert_eq!((error.code(), error.effect()), ("env.network_denied", Effect::Unknown));
         assert_eq!(error.what(), second, "the last one, where the program says nothing");
         let done = python(&walls, &format!("{script}sys.exit('example.org is gone')")).await;
@@ -198,7 +198,7 @@ for target in ['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '2130706433', '0x7f.1
             "{done:?}"
         );
         assert_eq!((done.broken.len(), server.came()), (6, 0), "{done:?}");
-        // An address that is listed is granted.
+        // A listed address is granted.
         let listed = walls(hosts(["127.0.0.1"]));
         let script = format!(
             "{ASK}\nprint(answer(ask('GET http://127.0.0.1:{port}/ HTTP/1.1\\n\\n'))[:15])"
@@ -395,7 +395,7 @@ print(b.recv(1))",
         assert_eq!(outside.matches("reached").count(), 3, "{outside}");
         assert!(receiver.recv(&mut [0; 8]).is_ok());
         assert!(by_path.accept().is_ok() && by_name.accept().is_ok());
-        // With walls around files too: a socket is where other programs read and write for it.
+        // With walls around files too, because other programs read and write for a program through a socket.
         for rules in [
             hosts(["localhost"]),
             Rules::new().network(Network::None),
@@ -431,7 +431,7 @@ for family in (2, 10):
         except PermissionError:
             pass
 ";
-        // For every user: netlink.
+        // Netlink is available to every user.
         assert!(python_outside("import socket; socket.socket(16, 3); print(1)").await == "1\n");
         let done = python(&walls(hosts(["localhost"])), script).await;
         assert_eq!((done.ended.code, done.out.as_str()), (Some(0), ""), "{done:?}");

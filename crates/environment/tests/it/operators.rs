@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::support::{becomes, block_on, has_python, new_mark, processes_with, variables, walls};
 
-/// How long a program may take to start, or to answer.
+/// Time limit for the start or the answer of a program.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long one that is ended may live on.
+/// Maximum lifetime of a program after it was ended.
 const SOON: Duration = Duration::from_secs(5);
 
-/// An operator that is a program of Python, or runs here.
+/// An operator that is a Python program, or runs in this process.
 struct Worker {
     script: Option<String>,
     takes_signals: bool,
@@ -49,7 +49,7 @@ async fn asked(rules: Rules, script: Option<&str>) -> Result<Answer, EnvError> {
     walls(rules).run(Arc::new(worker), Task::json(json!([20, 22])), Context::root()).await
 }
 
-/// Asks a script in a context.
+/// Runs a script as an operator in a context.
 async fn asked_in(
     context: Context,
     script: impl Into<String>,
@@ -59,7 +59,7 @@ async fn asked_in(
     walls(Rules::new().network(Network::None)).run(Arc::new(worker), Task::text("x"), context).await
 }
 
-/// A script that hangs, with a child that hangs too; their commands hold the mark.
+/// Returns a script that hangs, with a child that hangs too; their commands contain the mark.
 fn hanging(mark: &str) -> String {
     format!("import subprocess; subprocess.run(['sh', '-c', 'sleep 600; : {mark}'])")
 }
@@ -207,7 +207,7 @@ pub(crate) fn signals_are_passed_on() {
         assert_eq!(answer.output, told);
 
         let context = Context::root();
-        // More than a pipe holds.
+        // More than a pipe can hold.
         context.signals.push(Signal::new("long", json!("x".repeat(1_000_000))));
         let signals = context.signals.clone();
         let mark = new_mark();

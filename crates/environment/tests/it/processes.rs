@@ -1,4 +1,4 @@
-//! The kernel, other processes, and what a program starts with.
+//! The kernel, other processes, and the state that a program starts with.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::support::{block_on, finish, has_python, program, python, python_outside, sh, walls};
 
-/// Calls the kernel by number and prints what each answers: 0, or the number of the error.
+/// Calls the kernel by number, and prints each answer: 0, or the number of the error.
 const CALLS: &str = "
 import ctypes, os, platform, signal
 libc = ctypes.CDLL(None, use_errno=True)
@@ -25,7 +25,7 @@ zero = ctypes.addressof(zeros)
 call('process_vm_readv', 310, 270, os.getpid(), zero, 0, zero, 0, 0)
 ";
 
-/// The rest is tried within walls only.
+/// Further calls that are only tried within walls.
 const MORE_CALLS: &str = "
 for name, flag in [('user', 0x10000000), ('mount', 0x20000), ('network', 0x40000000), ('pid', 0x20000000)]:
     call('unshare-' + name, 272, 97, flag)
@@ -63,13 +63,13 @@ pub(crate) fn kernel_calls_are_refused() {
             assert!(done.ended.is_success(), "{done:?}");
             assert_eq!(done.out.lines().count(), 28, "{done:?}");
             for line in done.out.lines() {
-                // What programs do without is not there; the rest is not permitted.
+                // Calls that programs can do without are missing; the others are not permitted.
                 let is_missing = line.starts_with("clone3") || line.starts_with("io_uring");
                 let expected = if is_missing { " 38" } else { " 1" };
                 assert!(line.ends_with(expected), "{line}");
             }
         }
-        // Outside, some of it is there for every user.
+        // Without walls, some of them are available to every user.
         assert_eq!(python_outside(CALLS).await, "process_vm_readv 0\n");
         // The same calls by the numbers of x32.
         if cfg!(target_arch = "x86_64") {
@@ -113,7 +113,7 @@ print('seen', seen)
 "
         );
         let done = python(&walls(Rules::new()), &script).await;
-        // Its parent is process 1, and there is nothing else.
+        // Its parent is process 1, and there is no other process.
         assert_eq!(done.out, "1\nseen 0\n", "{done:?}");
         let outside = python_outside(&script).await;
         assert!(outside.contains("\nparent\n"), "{outside}");
@@ -132,7 +132,7 @@ pub(crate) fn privileges_are_none() {
             done.out.contains("NoNewPrivs:\t1") && done.out.contains("Seccomp:\t2"),
             "{done:?}"
         );
-        // The limits that are not stated are those of this process, but that of dumps.
+        // The limits without a rule are those of this process, except the one for core dumps.
         let done = sh(&walls(Rules::new()), "ulimit -c; ulimit -f").await;
         assert_eq!(done.out, "0\nunlimited\n", "{done:?}");
     });
@@ -163,7 +163,7 @@ print([n for n in range(1000) if is_open(n)])";
     });
 }
 
-/// Nothing is written to the program once it has started, as nothing is by a process that has died.
+/// Nothing is written to the program after its start, as if this process had died.
 ///
 /// Spec: N2
 pub(crate) fn program_begins_with_its_whole_input() {
@@ -182,7 +182,7 @@ pub(crate) fn program_begins_with_its_whole_input() {
         walled.stdin.as_mut().unwrap().write_all(b"rest").await.unwrap();
         let done = finish(walled).await;
         assert_eq!(done.out.trim(), "200004", "{}", done.err);
-        // It does not begin with half of it.
+        // It does not start with a part of its input.
         let large = count().reading(ProgramInput::First(vec![b'x'; 64 << 20]));
         let error = walls.command(large).spawn().await.unwrap_err();
         assert!(error.to_string().contains("standard input"), "{error}");

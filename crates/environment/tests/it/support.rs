@@ -1,4 +1,4 @@
-//! Programs within walls, and what is around them.
+//! Programs within walls, and their surroundings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use backstop_environment::{Ended, Helper, Rules, Walled, WalledProgram, Walls};
 use layer0::error::EnvError;
 use tokio::io::AsyncReadExt;
 
-/// What came of a program.
+/// The outcome of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) ended: Ended,
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns what the walls are said to have held.
+    /// Returns the reported interventions of the walls.
     pub(crate) fn reasons(&self) -> Vec<String> {
         self.broken.iter().map(|it| it.what().into_owned()).collect()
     }
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// Runs what waits, on threads of its own.
+/// Runs a future on separate threads.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(work)
@@ -56,12 +56,12 @@ pub(crate) fn program(name: &str, arguments: &[&str], folder: &Path) -> WalledPr
     WalledProgram::new(name, arguments.iter().map(|it| (*it).to_owned()), folder, variables())
 }
 
-/// Runs a script of the shell within walls.
+/// Runs a shell script within walls.
 pub(crate) async fn sh(walls: &Walls, script: &str) -> Outcome {
     run(walls, program("sh", &["-c", script], Path::new("/"))).await
 }
 
-/// Runs a program of Python within walls.
+/// Runs a Python program within walls.
 pub(crate) async fn python(walls: &Walls, script: &str) -> Outcome {
     run(walls, program("python3", &["-c", script], Path::new("/"))).await
 }
@@ -83,14 +83,14 @@ pub(crate) async fn finish(mut walled: Walled) -> Outcome {
     Outcome { ended, out, err, broken: walled.broken(), explained }
 }
 
-/// Runs a script of Python without walls: what an attack does there.
+/// Runs a Python script without walls, to show that an attack works there.
 pub(crate) async fn python_outside(script: &str) -> String {
     let mut command = tokio::process::Command::new("python3");
     let output = command.args(["-c", script]).output().await.unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Is there Python here? Without it, a test says so and is left out.
+/// Returns whether Python is installed. Without it, a test is skipped with a message.
 pub(crate) fn has_python() -> bool {
     let is_there = Command::new("python3").arg("--version").output().is_ok();
     if !is_there {
@@ -103,7 +103,7 @@ pub(crate) async fn short_while() {
     SystemClock.sleep(Duration::from_millis(10)).await;
 }
 
-/// Waits until something is so; says whether it was within the time.
+/// Waits until a condition holds; returns whether it did within the time.
 pub(crate) async fn becomes(within: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let began = SystemClock.monotonic();
     while !is_so() {
@@ -115,7 +115,7 @@ pub(crate) async fn becomes(within: Duration, mut is_so: impl FnMut() -> bool) -
     true
 }
 
-/// Counts the processes of this machine whose command holds a mark.
+/// Counts the processes of this machine whose command contains a mark.
 pub(crate) fn processes_with(mark: &str) -> usize {
     let folder = std::fs::read_dir("/proc").unwrap().flatten();
     let commands = folder.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());

@@ -1,4 +1,4 @@
-//! Where the kernel has no namespaces for users: Landlock, seccomp and the helper as the keeper of orphans.
+//! A kernel without user namespaces: Landlock, seccomp, and the helper as the parent of orphans.
 
 use std::path::Path;
 
@@ -155,7 +155,7 @@ for who in (outer, {this}):
         let walls = walls(Rules::new());
         let done = python(&walls, &script).await;
         assert_eq!(done.out, "refused\nrefused\n", "{done:?}");
-        // Without the inner helper, the outer one ends all that is left.
+        // Without the inner helper, the outer one ends all remaining processes.
         let mark = new_mark();
         let script = "
 import os, signal, time
