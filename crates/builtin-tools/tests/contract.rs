@@ -1,4 +1,4 @@
-//! Every tool that comes along, held against the contract of tools.
+//! All built-in tools, checked against the contract of tools.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use backstop_tool::{Grants, Tool};
 use layer0::ToolSpec;
 use serde_json::{Value, json};
 
-/// Holds a tool that is made in a folder with a file, `a.txt`.
+/// Checks a tool that is created in a folder with a file, `a.txt`.
 async fn keeps(make: impl Fn(&str) -> (Arc<dyn Tool>, Value) + Send + Sync + 'static) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "one\ntwo\n").unwrap();

@@ -1,4 +1,4 @@
-//! Fetching from real servers on loopback, by names that are resolved here.
+//! Requests to real servers on the loopback, by names that are resolved here.
 #![cfg(feature = "http")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,10 +16,10 @@ use layer0::Timestamp;
 use layer0::failure::{Failure, Retry};
 use serde_json::{Value, json};
 
-/// What each look at a name finds.
+/// The addresses of a name at each lookup.
 type Looks = Vec<Vec<&'static str>>;
 
-/// Names that are here, with the addresses that each look finds, in turn; the last one stays.
+/// Known names with the addresses of each lookup, in order; the last one is repeated.
 #[derive(Clone, Default)]
 struct Names {
     known: Arc<Mutex<Vec<(&'static str, Looks)>>>,
@@ -116,7 +116,7 @@ async fn a_host_that_is_not_granted_is_named() {
         (&["network:outbound"], "http://[::ffff:10.0.0.1]/", "network:private"),
         (&["network:outbound"], "http://169.254.169.254/latest/meta-data", "network:private"),
         (&["network:outbound", "network:private:10.0.0.1"], "http://10.0.0.2/", "network:private"),
-        // What a name leads to is known once it is resolved; where to is not told.
+        // The addresses of a name are known only after it is resolved, and are not disclosed.
         (&["network:outbound"], "http://here.test/", "network:private"),
         (
             &["network:outbound", "network:private:127.0.0.2"],
@@ -161,7 +161,7 @@ async fn what_was_judged_is_what_is_connected_to() {
     let answer = fetch(&names, &grants, json!({ "url": url })).await.unwrap();
     assert_eq!(answer["text"], "judged");
     assert_eq!(names.looks.load(Ordering::SeqCst), 1, "it is resolved once");
-    // The next call finds the other address, and judges it.
+    // The next call finds the other address, and checks it.
     let error = fetch(&names, &grants, json!({ "url": url })).await.unwrap_err();
     assert_eq!(error.to_string(), "tool `http_fetch` requires `network:private`");
     assert_eq!(reached.load(Ordering::SeqCst), 0, "nothing connected to the other address");

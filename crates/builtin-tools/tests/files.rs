@@ -1,4 +1,4 @@
-//! Real files, and what is granted of them.
+//! Real files and their grants.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -97,7 +97,7 @@ async fn giving_up_a_call_kills_the_whole_group() {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
     let gone = || {
-        // A killed process may linger as a zombie until it is reaped.
+        // A killed process may remain as a zombie until it is reaped.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
         stat.map_or(true, |stat| stat.contains(") Z "))
     };

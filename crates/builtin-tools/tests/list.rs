@@ -142,7 +142,7 @@ async fn listing_stays_inside_what_is_granted() {
         let error = call(&admitted).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("invalid input: path `{path}` {why}")), "{error}");
     }
-    // A link that changes after it was judged leads nowhere.
+    // A link that changes after the check has no effect.
     let flip = folder.path().join("flip");
     symlink("src", &flip).unwrap();
     let admitted = admit(folder.path(), "/src/**", json!({"path": "flip"})).unwrap();

@@ -1,7 +1,6 @@
-//! What commands write, and which of their processes live on.
+//! Outputs of commands, and the lifetime of their processes.
 //!
-//! Whether processes live is read from a named pipe that they hold open: it ends when the last of them
-//! has died.
+//! The processes hold a named pipe open, which ends when the last of them has died.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -18,9 +17,9 @@ use serde_json::{Value, json};
 
 const LIMIT: usize = 8 * 1024 * 1024;
 
-/// Holds the pipe as file 9, says so, and says later that it was not killed.
+/// Holds the pipe as file 9, reports its start, and later that it was not killed.
 const HELD: &str = "exec 9>pipe; echo up >&9; sleep 20; echo outlived >&9";
-/// Ways to start what a group alone does not hold, each with how many processes it starts.
+/// Ways to start processes outside the group, each with the number of processes.
 const WAYS: [(&str, usize); 8] = [
     ("sh held", 1),
     ("sh held & wait", 1),
@@ -48,7 +47,7 @@ async fn run(script: &str) -> Result<JsonText, ToolError> {
     shell(script, folder.path()).call(&json!({}).into(), &context()).await
 }
 
-/// A folder with the named pipe.
+/// Returns a folder with the named pipe.
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
@@ -57,13 +56,13 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, pipe)
 }
 
-/// Waits until so many processes are up.
+/// Waits until this number of processes has started.
 fn up(pipe: &Path, count: usize) -> BufReader<File> {
     let mut reader = BufReader::new(File::open(pipe).unwrap());
     for _ in 0..count {
         let mut line = String::new();
         while line.is_empty() {
-            // A pipe that one has closed and another has not opened yet ends for a moment.
+            // A pipe that one process has closed and another has not opened yet ends for a moment.
             reader.read_line(&mut line).unwrap();
         }
         assert_eq!(line, "up\n");
@@ -71,7 +70,7 @@ fn up(pipe: &Path, count: usize) -> BufReader<File> {
     reader
 }
 
-/// Waits until all have died.
+/// Waits until all processes have died, and returns their remaining output.
 fn rest(mut reader: BufReader<File>) -> String {
     let mut rest = String::new();
     reader.read_to_string(&mut rest).unwrap();
@@ -104,7 +103,7 @@ async fn a_child_without_its_mark_is_killed() {
     assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "");
 }
 
-/// Is no test by itself: the process that the next test kills.
+/// The process that the next test kills; no test by itself.
 #[tokio::test]
 async fn process_that_calls_a_command() {
     let Ok(script) = std::env::var("TEST_SCRIPT") else { return };
@@ -230,14 +229,14 @@ async fn what_was_written_is_known_before_the_end() {
 async fn a_command_gains_no_privileges() {
     let own = || privileges(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
     let before = own();
-    // What it starts gains none either.
+    // Its child processes gain none either.
     let shown = run("cat /proc/self/status; (setsid cat /proc/self/status)").await.unwrap();
     let shown: Value = shown.read().unwrap();
     assert_eq!(privileges(shown.as_str().unwrap()), ["1", "1"]);
     assert_eq!(own(), before, "this process may still do what it could");
 }
 
-/// Returns whether the processes of these reports gain no privileges.
+/// Returns the privilege flags in these reports.
 fn privileges(reports: &str) -> Vec<String> {
     let lines = reports.lines().filter_map(|line| line.strip_prefix("NoNewPrivs:"));
     lines.map(|set| set.trim().to_owned()).collect()

@@ -6,7 +6,7 @@ use backstop_tool::{Grants, ToolContext, Toolset};
 use layer0::Timestamp;
 use serde_json::{Value, json};
 
-/// Reads a file of these bytes, with a tool whose answers have at most `max` bytes.
+/// A file with these bytes, read by a tool whose answers have at most `max` bytes.
 struct File {
     folder: tempfile::TempDir,
     max: usize,
@@ -30,7 +30,7 @@ impl File {
         admitted.tool().call(&admitted.arguments, &context).await.unwrap().value()
     }
 
-    /// Reads page after page and returns their texts; each but the last says where the next begins.
+    /// Reads page after page, and returns their texts; each except the last has the offset of the next one.
     async fn pages(&self, limit: Option<u64>) -> Vec<String> {
         let (mut pages, mut offset) = (Vec::new(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! What `fs_search` searches, and what it says that it did not.
+//! Files that `fs_search` searches, and files that it reports as skipped.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -39,7 +39,7 @@ impl Folder {
         Ok(output.value())
     }
 
-    /// Searches for `here` and returns the files found and why others were not searched.
+    /// Searches for `here`, and returns the files found and the reasons for skipped ones.
     async fn found(&self, path: &str, everything: bool) -> (Vec<String>, Vec<String>) {
         let arguments = json!({"path": path, "pattern": "here", "everything": everything});
         let answer = self.search(arguments).await.unwrap();
@@ -87,7 +87,7 @@ async fn ignored_and_hidden_files_are_skipped_and_counted() {
             "installed packages 1 node_modules",
         ]
     );
-    // What is asked for by name is searched.
+    // A path that is named explicitly is searched.
     for path in ["target", "target/debug/x", "node_modules/x", ".git", "a.log"] {
         let (files, skipped) = folder.found(path, false).await;
         assert_eq!((files.len(), skipped.len()), (1, 0), "{path}");

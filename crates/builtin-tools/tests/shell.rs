@@ -1,4 +1,4 @@
-//! Command lines, in real processes.
+//! Command lines in real processes.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Writing real files, where policy grants it and a person agreed.
+//! Writing real files, with grants and approvals.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -37,7 +37,7 @@ impl Files {
         call(&self.admit(json!({"path": path, "content": content}))?).await
     }
 
-    /// Returns the call as a person is asked about it.
+    /// Returns the arguments of the approval for a call.
     async fn propose(&self, path: &str, content: &str) -> Result<JsonText, ToolError> {
         let admitted = self.admit(json!({"path": path, "content": content}))?;
         let context = context(&admitted);
@@ -84,7 +84,7 @@ async fn a_file_is_made_or_replaced_whole() {
     assert_eq!(replaced, json!({"path": "out/a.txt", "bytes": 4, "created": false}));
     assert_eq!(std::fs::read_to_string(files.path("out/a.txt")).unwrap(), "two\n");
     assert_eq!(std::fs::metadata(files.path("out/a.txt")).unwrap().mode() & 0o777, 0o750);
-    // It is another file under the same name: one who reads the old one is not disturbed.
+    // The file is replaced by another one under the same name: readers of the old one are not affected.
     assert_eq!(std::fs::read_to_string(files.path("linked")).unwrap(), "one\n");
     let again = files.write("out/a.txt", "two\n").await.unwrap();
     assert_eq!(again, json!({"path": "out/a.txt", "bytes": 4, "unchanged": true}));
@@ -180,7 +180,7 @@ async fn writing_stays_inside_what_is_granted() {
     }
     assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "kept");
     assert!(!outside.join("none").exists() && !outside.join("x").exists());
-    // A link to a file inside is followed, and stays a link.
+    // A link to a file inside is followed, and remains a link.
     std::fs::write(files.path("out/a.txt"), "one").unwrap();
     symlink("a.txt", files.path("out/alias")).unwrap();
     files.write("out/alias", "two").await.unwrap();
