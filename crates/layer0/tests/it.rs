@@ -1,4 +1,4 @@
-//! The contract, held: codes, facts, event formats.
+//! Checks of the contract: codes, facts, event formats.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 #[path = "it/written.rs"]
@@ -138,7 +138,7 @@ fn durations_read_as_people_write_them() {
     );
 }
 
-/// Each event type survives its own JSON, and the envelope is the format's.
+/// Each event type can be read from its JSON, and the envelope has the format.
 #[test]
 fn events_are_read_back_as_written() {
     let samples = json!({
@@ -187,7 +187,7 @@ fn events_are_read_back_as_written() {
     insta::assert_snapshot!(EVENT_TYPES.join("\n"));
 }
 
-/// Checks that a value is of a shape, with no field that the shape does not name.
+/// Checks that a value has a shape, without additional fields.
 fn assert_shape(path: &str, value: &Value, shape: Shape) {
     let at = |name: &str| format!("{path}.{name}");
     match (shape, value) {

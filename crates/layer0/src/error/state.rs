@@ -33,7 +33,7 @@ pub enum StateError {
         scope: Box<str>,
         /// The key.
         key: Box<str>,
-        /// The version that is stored; `None` where there is no value.
+        /// The stored version; `None` if there is no value.
         found: Option<u64>,
     },
     /// A key is empty, too long or has control characters; nothing was written.

@@ -1,4 +1,4 @@
-//! Written values are read again, however large they are.
+//! Written values can be read again, even if they are very large.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn extreme_payloads_are_read_again() {
     }
 }
 
-/// Returns the payload with the largest value of each field that its type takes.
+/// Returns a payload with the largest value of each field.
 fn largest(event_type: &str, shape: Shape) -> EventKind {
     let mut draft = Draft::default();
     loop {
@@ -99,7 +99,7 @@ const DIGEST: &str = r#""fffffffffffffffffffffffffffffffffffffffffffffffffffffff
 #[derive(Default)]
 struct Draft {
     text: String,
-    /// The start of each value without parts.
+    /// The start of each scalar value.
     starts: Vec<usize>,
     /// The index of each value among the values of its shape.
     picks: Vec<usize>,
@@ -147,7 +147,7 @@ impl Draft {
             Shape::Count => &["18446744073709551615", "4294967295", "65535"],
             Shape::Number => &["1.7976931348623157e308", "18446744073709551615"],
             Shape::Time => &[r#""9999-12-30T22:00:00.000Z""#],
-            // If it is one of several forms, the error does not name the part that does not fit.
+            // If the value has one of several forms, the error does not name the part that does not fit.
             _ if name == "digest" => &[DIGEST],
             _ => &[
                 r#""\u0000\uffff😀""#,
