@@ -8,7 +8,7 @@
 //!
 //! With the feature `http`, `HttpFetch` reads from servers whose addresses are allowed.
 //!
-//! No tool decides what is allowed: it declares the capabilities of a call, and the policy grants them.
+//! A tool does not decide what is allowed: it declares the capabilities of a call, and the policy grants them.
 
 mod command;
 mod fs_list;

@@ -47,9 +47,9 @@ pub enum StateError {
     #[error("a value has {bytes} bytes, at most {most} are stored")]
     #[non_exhaustive]
     TooLarge {
-        /// The length of its JSON.
+        /// The size of its JSON, in bytes.
         bytes: usize,
-        /// The most that is stored.
+        /// The maximum, in bytes.
         most: usize,
     },
     /// The write failed; the old value, or none, is still there.
