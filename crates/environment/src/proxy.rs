@@ -21,8 +21,8 @@ pub(crate) use notes::{Note, Notes};
 const MOST_CONNECTIONS: usize = 256;
 /// Maximum number of descriptors of one connection: its own, and the one to a host.
 const DESCRIPTORS: usize = 2;
-/// Divisor for the share of this process's descriptors that the connections of all programs may use, and the number of
-/// programs that can use their maximum of that share at once.
+/// Divisor for the share of this process's descriptors that all connections may use, and the number of programs that can
+/// use their maximum at once.
 const PART: usize = 4;
 const PROGRAMS: usize = 4;
 /// Pause after a failed accept, because there may be too many open files.

@@ -7,7 +7,7 @@ use layer0::error::EnvError;
 use super::listed::{Listed, listed};
 use super::{HostRule, Network, Rules};
 
-/// Minimum memory, in MiB: the helper needs a part of it.
+/// Minimum memory, in MiB: the helper needs some memory too.
 const LEAST_MEMORY_MIB: u64 = 16;
 
 /// Checks rules, and returns their host entries and listed paths.
