@@ -9,7 +9,6 @@ mod format;
 mod headers;
 mod listeners;
 mod memories;
-mod names;
 mod outputs;
 mod rules;
 mod settings;

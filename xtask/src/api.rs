@@ -1,11 +1,12 @@
-//! `cargo xtask api`: the public API of each shipped crate, in one file per crate in `docs/api`, so that a change is
-//! visible in the diff of a commit.
+//! `cargo xtask api`: lists the public API of each shipped crate in `target/api/listings`, and compares it with that of
+//! another revision.
 //!
 //! Traits that all types of a crate implement automatically, or by a blanket implementation (`Send`, `Into`), are left
 //! out.
 
-use std::collections::BTreeSet;
-use std::fs;
+mod facade;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -14,11 +15,14 @@ use cargo_metadata::{MetadataCommand, Package};
 use crate::error::XtaskError;
 use crate::page;
 
-/// Folder of the listings.
-const LISTINGS: &str = "docs/api";
+/// Where the listings are written.
+const LISTINGS: &str = "target/api/listings";
 
 /// Target folder of the listings' build: rustdoc's pages are elsewhere.
 const TARGET: &str = "target/api";
+
+/// Where another revision is checked out.
+const OTHER: &str = "target/api/revision";
 
 /// Features of the facade: with fewer, a listing would hide changes.
 const FEATURES: &str = "full";
@@ -30,12 +34,8 @@ const NIGHTLY: &str = "rustc 1.97.0-nightly";
 /// Instructions to install that toolchain.
 pub(crate) const INSTALL: &str = "rustup toolchain install nightly, when it is 1.97 (May 2026)";
 
-/// One crate's listing.
-struct Listing {
-    /// Path of the file, relative to the workspace.
-    path: String,
-    text: String,
-}
+/// The listings of crates, by the crate's name without prefix.
+type Listings = BTreeMap<String, String>;
 
 /// Returns whether the toolchain for the listings is installed.
 pub(crate) fn is_toolchain_here() -> bool {
@@ -43,46 +43,61 @@ pub(crate) fn is_toolchain_here() -> bool {
     version.is_ok_and(|output| output.stdout.starts_with(NIGHTLY.as_bytes()))
 }
 
-/// Writes all listings.
+/// Writes every listing, and prints the difference from those of a revision if one is given.
 ///
 /// # Errors
 ///
-/// The errors of [`check`], without [`XtaskError::ApiChanged`].
-pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
+/// [`XtaskError::Step`] when rustdoc or git fails, [`XtaskError::Api`] when what rustdoc wrote cannot be read,
+/// [`XtaskError::Metadata`], [`XtaskError::File`], [`XtaskError::Start`].
+pub(crate) fn write(root: &Path, revision: Option<&str>) -> Result<(), XtaskError> {
     let listings = listings(root)?;
-    for listing in &listings {
-        page::write(root, &listing.path, &listing.text)?;
+    for (name, text) in &listings {
+        page::write(root, &format!("{LISTINGS}/{name}.txt"), text)?;
     }
-    for path in stale(root, &listings)? {
-        let path = root.join(path);
-        fs::remove_file(&path).map_err(|source| XtaskError::File { path, source })?;
+    match revision {
+        Some(revision) => compare(root, revision, &listings),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a program of the facade can name the types of all signatures.
+///
+/// # Errors
+///
+/// As [`write`], and [`XtaskError::FacadeHides`].
+pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
+    let hidden = facade::hidden_names(&listings(root)?);
+    if hidden.is_empty() { Ok(()) } else { Err(XtaskError::FacadeHides { names: hidden }) }
+}
+
+fn compare(root: &Path, revision: &str, listings: &Listings) -> Result<(), XtaskError> {
+    let other = root.join(OTHER);
+    // An interrupted comparison leaves its checkout.
+    let _was_left = git(root, &["worktree", "remove", "--force", OTHER]).is_ok();
+    git(root, &["worktree", "add", "--force", "--detach", OTHER, revision])?;
+    let before = self::listings(&other);
+    git(root, &["worktree", "remove", "--force", OTHER])?;
+    let before = before?;
+    let names: BTreeSet<&String> = before.keys().chain(listings.keys()).collect();
+    for name in names {
+        let text = |listings: &Listings| listings.get(name).cloned().unwrap_or_default();
+        let difference = difference(&text(&before), &text(listings));
+        if !difference.is_empty() {
+            println!("{name}:\n{difference}");
+        }
     }
     Ok(())
 }
 
-/// Compares the listings with the crates, and prints added and removed lines.
-///
-/// # Errors
-///
-/// [`XtaskError::ApiChanged`] if they differ, [`XtaskError::Step`] if rustdoc fails, [`XtaskError::Api`] if its output
-/// cannot be read, [`XtaskError::Metadata`], [`XtaskError::File`].
-pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
-    let listings = listings(root)?;
-    let mut changed = stale(root, &listings)?;
-    for Listing { path, text } in listings {
-        let file = root.join(&path);
-        let stood = if file.exists() { page::read(&file)? } else { String::new() };
-        let difference = difference(&stood, &text);
-        if !difference.is_empty() {
-            println!("{path}:\n{difference}");
-            changed.push(path);
-        }
-    }
-    if changed.is_empty() { Ok(()) } else { Err(XtaskError::ApiChanged { listings: changed }) }
+fn git(root: &Path, args: &[&str]) -> Result<(), XtaskError> {
+    let status = Command::new("git").args(args).current_dir(root).status();
+    let status =
+        status.map_err(|source| XtaskError::Start { program: "git".to_owned(), source })?;
+    if status.success() { Ok(()) } else { Err(XtaskError::Step { step: "api", status }) }
 }
 
-/// Returns the listings of all shipped libraries.
-fn listings(root: &Path) -> Result<Vec<Listing>, XtaskError> {
+/// Lists what each shipped library offers.
+fn listings(root: &Path) -> Result<Listings, XtaskError> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
         .no_deps()
@@ -124,7 +139,7 @@ fn document(root: &Path, packages: &[&Package]) -> Result<(), XtaskError> {
     if status.success() { Ok(()) } else { Err(XtaskError::Step { step: "api", status }) }
 }
 
-fn listing(root: &Path, package: &Package) -> Result<Listing, XtaskError> {
+fn listing(root: &Path, package: &Package) -> Result<(String, String), XtaskError> {
     let library = library(package).unwrap_or(&package.name).replace('-', "_");
     let path = root.join(TARGET).join("doc").join(format!("{library}.json"));
     let api = public_api::Builder::from_rustdoc_json(&path)
@@ -133,25 +148,12 @@ fn listing(root: &Path, package: &Package) -> Result<Listing, XtaskError> {
         .build()
         .map_err(|source| XtaskError::Api { path, source: Box::new(source) })?;
     let name = package.name.strip_prefix("backstop-").unwrap_or(&package.name);
-    let path = format!("{LISTINGS}/{name}.txt");
-    Ok(Listing { path, text: api.to_string() })
+    Ok((name.to_owned(), api.to_string()))
 }
 
-/// Returns the listing files that belong to no crate.
-fn stale(root: &Path, listings: &[Listing]) -> Result<Vec<String>, XtaskError> {
-    let folder = root.join(LISTINGS);
-    let mut files = Vec::new();
-    if folder.exists() {
-        page::files_below(&folder, &mut files)?;
-    }
-    let names = files.iter().filter_map(|file| file.file_name()?.to_str());
-    let paths = names.map(|name| format!("{LISTINGS}/{name}"));
-    Ok(paths.filter(|path| listings.iter().all(|listing| listing.path != *path)).collect())
-}
-
-/// Returns the lines that only one of two listings contains, marked with `-` and `+`.
-fn difference(stood: &str, stands: &str) -> String {
-    let (old, new) = (stood.lines().collect::<BTreeSet<_>>(), stands.lines().collect());
+/// Returns the lines that only one of two listings has, marked with `-` and `+`.
+fn difference(before: &str, after: &str) -> String {
+    let (old, new) = (before.lines().collect::<BTreeSet<_>>(), after.lines().collect());
     let gone = old.difference(&new).map(|line| format!("- {line}\n"));
     gone.chain(new.difference(&old).map(|line| format!("+ {line}\n"))).collect()
 }
@@ -162,12 +164,12 @@ mod tests {
 
     #[test]
     fn a_difference_names_what_is_gone_and_new() {
-        for (stood, stands, wanted) in [
+        for (before, after, wanted) in [
             ("pub fn a()\npub fn b()\n", "pub fn a()\npub fn b()\n", ""),
             ("pub fn a()\n", "pub fn a()\npub fn b()\n", "+ pub fn b()\n"),
             ("pub fn a()\n", "pub fn a(u8)\n", "- pub fn a()\n+ pub fn a(u8)\n"),
         ] {
-            assert_eq!(difference(stood, stands), wanted, "{stands}");
+            assert_eq!(difference(before, after), wanted, "{after}");
         }
     }
 

@@ -14,11 +14,11 @@ pub(crate) enum XtaskError {
         #[source]
         source: Box<public_api::Error>,
     },
-    /// Crates offer something else than their listings say.
-    #[error("APIs changed: {}", listings.join(", "))]
-    ApiChanged {
-        /// The listings.
-        listings: Vec<String>,
+    /// Signatures of the facade's crates name types that the facade does not show.
+    #[error("the facade does not show {}", names.join(", "))]
+    FacadeHides {
+        /// The types.
+        names: Vec<String>,
     },
     /// The baseline of language cannot be written as TOML.
     #[error("cannot write the baseline of language")]
@@ -142,8 +142,8 @@ impl XtaskError {
             Self::Api { .. } => {
                 Some("the nightly may write another format than `public-api` reads".to_owned())
             }
-            Self::ApiChanged { .. } => {
-                Some("if that is meant, run `cargo xtask api` and commit the listings".to_owned())
+            Self::FacadeHides { .. } => {
+                Some("re-export them in crates/backstop/src, at the root or in a module".to_owned())
             }
             Self::FactsDrifted { .. } => {
                 Some("mend the row in `facts`, or `Retry: …. Effect: ….` beside it".to_owned())

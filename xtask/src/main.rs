@@ -41,11 +41,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Write docs/api, the listings of what each shipped crate offers others
+    /// List what each shipped crate offers others, in target/api/listings
     Api {
-        /// Change nothing; fail with the difference
+        /// Write nothing; fail if the facade hides a type that a signature names
         #[arg(long)]
         check: bool,
+        /// Print the difference from another revision too
+        #[arg(long, value_name = "REVISION", conflicts_with = "check")]
+        against: Option<String>,
     },
     /// Measure Backstop beside what people would use instead, and write docs/benchmarks.md
     Bench {
@@ -90,9 +93,9 @@ enum Task {
     Mutate(mutate::MutateOptions),
     /// Compare the table of known prices with that of the PyPI package litellm
     Prices,
-    /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
+    /// List which scenarios and tests hold each rule, in target/rules.md, from their `Spec:` lines
     Rules {
-        /// Change nothing; fail if the page differs
+        /// Write nothing; fail if nothing holds a rule
         #[arg(long)]
         check: bool,
     },
@@ -105,8 +108,8 @@ enum Task {
 fn main() -> ExitCode {
     let root = root();
     let result = match Cli::parse().task {
-        Task::Api { check: true } => api::check(root),
-        Task::Api { check: false } => api::write(root),
+        Task::Api { check: true, .. } => api::check(root),
+        Task::Api { check: false, against } => api::write(root, against.as_deref()),
         Task::Bench { quick, only } => bench::run(root, quick, only.as_deref()),
         Task::Ci { full, without } => ci::run(root, &without, full),
         Task::Errors { check: true } => errors_page::check(root),

@@ -1,4 +1,4 @@
-//! `cargo xtask rules`: `docs/rules.md`, which lists the scenarios and tests of each rule.
+//! `cargo xtask rules`: a page that lists the scenarios and tests that hold each rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::XtaskError;
 use crate::page;
 
-const PAGE: &str = "docs/rules.md";
+const PAGE: &str = "target/rules.md";
 
 const INTRO: &str = "\
 <!-- Written by `cargo xtask rules` from the `Spec:` lines of scenarios and tests. -->
@@ -186,13 +186,13 @@ pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     page::write(root, PAGE, &text(&held(root)?)?)
 }
 
-/// Compares the page with scenarios and tests; changes nothing.
+/// Checks that each rule is held, and that each `Spec:` line is about a test and names a rule.
 ///
 /// # Errors
 ///
-/// The errors of [`write()`], and [`XtaskError::PageStale`] if they differ.
+/// As [`write()`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
-    page::check(root, PAGE, "cargo xtask rules", &text(&held(root)?)?)
+    text(&held(root)?).map(drop)
 }
 
 fn text(held: &Held) -> Result<String, XtaskError> {
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_page_matches_scenarios_and_tests() {
+    fn every_rule_is_held() {
         if let Err(error) = check(crate::root()) {
             panic!("{error}: {}", error.hint().unwrap_or_default());
         }
