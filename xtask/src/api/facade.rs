@@ -1,10 +1,8 @@
 //! Compares the names that the facade shows with those in the signatures of its crates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
-
-use super::Listings;
 
 /// The crates whose types a program of the facade uses, each with its module of the facade, if any.
 const CRATES: [(&str, Option<&str>); 18] = [
@@ -32,7 +30,7 @@ const CRATES: [(&str, Option<&str>); 18] = [
 const NOT_NAMED: [&str; 1] = ["Phrase"];
 
 /// Returns the types in signatures that are neither at the facade's root nor one module below it.
-pub(super) fn hidden_names(listings: &Listings) -> Vec<String> {
+pub(super) fn hidden_names(listings: &BTreeMap<String, String>) -> Vec<String> {
     let listing = |name: &str| listings.get(name).map(String::as_str).unwrap_or_default();
     let facade = listing("backstop");
     let root: BTreeSet<&str> =
@@ -86,7 +84,7 @@ mod tests {
 
     #[test]
     fn types_in_signatures_are_shown_or_hidden() {
-        let mut listings = Listings::new();
+        let mut listings = BTreeMap::new();
         let tool = "pub mod backstop_tool\npub struct backstop_tool::Call\n\
                     pub struct backstop_tool::Answer\n\
                     pub fn backstop_tool::call(backstop_tool::Call) -> backstop_tool::Answer\n";
