@@ -64,7 +64,7 @@ pub(crate) fn write(root: &Path, revision: Option<&str>) -> Result<(), XtaskErro
 ///
 /// # Errors
 ///
-/// As [`write`], and [`XtaskError::FacadeHides`].
+/// As [`write()`], and [`XtaskError::FacadeHides`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     let hidden = facade::hidden_names(&listings(root)?);
     if hidden.is_empty() { Ok(()) } else { Err(XtaskError::FacadeHides { names: hidden }) }
