@@ -217,7 +217,7 @@ pub(crate) fn definition(file: &AgentFile) -> Value {
 }
 
 /// Returns the data from which a later command builds the same agent: the file, and the folder of its relative paths.
-/// Secrets are removed; `redacted` tells that the agent cannot be built without them.
+/// Secrets are removed; `redacted` is set if the agent cannot be built without them.
 fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     let mut source = definition(file);
     let redacted = redactor.redact_settings(&mut source);

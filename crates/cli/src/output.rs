@@ -146,7 +146,7 @@ pub(crate) fn alert_of(style: Style, word: &str, text: &str) {
     SCREEN.push(Entry::Line(style::joined(&pieces, style::colours_notes())));
 }
 
-/// Writes a line of coloured pieces to standard error that may be dropped if nobody reads it.
+/// Writes a line of coloured pieces to standard error. A slow reader may miss it.
 pub(crate) fn progress(pieces: &[(Style, &str)]) {
     if !style::is_quiet() {
         let text = style::joined(&escaped_pieces(pieces), style::colours_notes());

@@ -180,7 +180,7 @@ impl Signals {
     }
 }
 
-/// Returns whether the process was started with the signal ignored; `false` if the system does not tell.
+/// Returns whether the process was started with the signal ignored; `false` if that is unknown.
 #[cfg(unix)]
 fn is_ignored(signal: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

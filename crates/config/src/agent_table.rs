@@ -280,7 +280,7 @@ pub struct RetryTable {
     pub max_retry_after_ms: Option<u64>,
     /// Time limit of attempts and delays together, in milliseconds.
     pub deadline_ms: Option<u64>,
-    /// Longest time for which a run may be parked when an endpoint asks to be left alone, in milliseconds. A run that
+    /// Longest time for which a run may be parked when an endpoint asks for a wait, in milliseconds. A run that
     /// the command starts itself is never parked.
     pub max_park_ms: Option<u64>,
 }

@@ -289,7 +289,7 @@ impl Text {
     }
 }
 
-/// Returns a valid value in place of an invalid one, if the message or the hint tell its type.
+/// Returns a valid value in place of an invalid one, if the message or the hint names its type.
 fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
     if what.contains("unknown variant") {
         // The hint offers one variant, or lists all of them.

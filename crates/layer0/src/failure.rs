@@ -79,7 +79,7 @@ pub trait Failure: Error {
         self.facts().elsewhere
     }
 
-    /// Returns whether the failure counts against the endpoint, which is left alone after several such failures.
+    /// Returns whether the failure counts against the endpoint: after several of them it gets no requests for a while.
     fn counts_against(&self) -> bool {
         self.facts().counts_against
     }

@@ -106,7 +106,7 @@ pub struct Task {
     /// The maximum that it may use of its caller's budget; as much as the caller can give by default.
     #[serde(default, skip_serializing_if = "is_default")]
     pub allowance: Option<Allowance>,
-    /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
+    /// The longest time for which an endpoint may ask for a wait without a failure: the work is parked, and
     /// continues afterwards. The orchestrator's default if `None`.
     #[serde(
         default,
@@ -169,7 +169,7 @@ impl Task {
         self
     }
 
-    /// Sets the longest time for which the work may be parked when an endpoint asks to be left alone, instead of
+    /// Sets the longest time for which the work may be parked when an endpoint asks for a wait, instead of
     /// failing.
     ///
     /// ```
@@ -268,7 +268,7 @@ pub struct Context {
     pub deadline: Option<Timestamp>,
     /// The part of its caller's budget that it may use; `None` without a bound.
     pub allowance: Option<Allowance>,
-    /// The longest time for which an endpoint may ask to be left alone without a failure: the work is parked, and
+    /// The longest time for which an endpoint may ask for a wait without a failure: the work is parked, and
     /// continues afterwards. Nothing is parked if `None`.
     pub max_park: Option<Duration>,
     /// The orchestrator for dispatches; `None` outside of one.

@@ -112,7 +112,7 @@ impl LocalOrchestratorBuilder {
         self
     }
 
-    /// Sets the longest time for which a dispatch may be parked when an endpoint asks to be left alone, for tasks that
+    /// Sets the longest time for which a dispatch may be parked when an endpoint asks for a wait, for tasks that
     /// do not set it themselves. A parked dispatch returns its permit, and its run continues when it is due, also in
     /// another process ([`LocalOrchestrator::resume`]). Without this limit nothing is parked, and such a dispatch
     /// fails.

@@ -103,7 +103,7 @@ impl Grant {
     ///
     /// # Errors
     ///
-    /// [`NothingLeft`], naming a budget of which nothing would be left.
+    /// [`NothingLeft`], naming the budget that would be used up.
     pub fn at_most(self, bound: &Allowance) -> Result<Self, NothingLeft> {
         let allowance = self.allowance.least(bound);
         match allowance.used_up() {

@@ -40,7 +40,7 @@ pub(crate) struct Dispatcher {
     /// The child run that was recorded for the call before its tool began.
     ahead: Mutex<Option<Child>>,
     started: Mutex<StartedRuns>,
-    /// Whether the call may be dropped, and repeated when its run is resumed.
+    /// Whether a suspended run drops the call and repeats it on resume.
     may_leave: bool,
     waits: Arc<Waits>,
     /// The earlier answer that this call returns, if any.
@@ -135,8 +135,8 @@ impl Target {
 }
 
 impl Dispatcher {
-    /// Returns the dispatcher of a call with this time limit. With `may_leave`, the call may be dropped and repeated
-    /// later.
+    /// Returns the dispatcher of a call with this time limit. With `may_leave`, a suspended run drops the call and
+    /// repeats it later.
     pub(crate) fn new(
         caller: Caller,
         ahead: Option<Child>,

@@ -25,7 +25,7 @@ pub struct RunOutcome {
     pub transcript: Transcript,
     /// The approvals that people have to decide before it continues, if it waits for them.
     pub approvals: Vec<Approval>,
-    /// Time to resume it, if it is parked: an endpoint asked to be left alone until then. Its stop is
+    /// Time to resume it, if it is parked: an endpoint asked for a wait until then. Its stop is
     /// [`Stop::WaitingApproval`] meanwhile.
     pub parked_until: Option<Timestamp>,
 }

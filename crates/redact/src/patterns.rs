@@ -15,7 +15,7 @@ use crate::{quoted, settings, steps};
 
 /// A form of credentials.
 struct Form {
-    /// The words of which a text has at least one; other texts are not searched.
+    /// Words that select the texts to search: a text without any of them has no match.
     words: &'static [&'static str],
     pattern: &'static str,
     /// Selects the part of a match to redact.

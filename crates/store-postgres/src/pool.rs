@@ -162,7 +162,7 @@ mod tests {
         assert!(pool.acquire().await.is_err(), "nobody is lent one");
         let lent = Arc::clone(&pool.lent);
         let others = async {
-            // Longer than several waits of the pool, during each of which a connection is handed out.
+            // For longer than several waits of the pool; a connection is lent during each of them.
             for _ in 0..20 {
                 lent.fetch_add(1, Ordering::Relaxed);
                 SystemClock.sleep(patience / 4).await;

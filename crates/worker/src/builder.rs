@@ -17,7 +17,7 @@ use crate::worker::Worker;
 const CONCURRENCY: usize = 16;
 /// Default time for which a stopping worker waits for its runs.
 const DRAIN: Duration = Duration::from_secs(30);
-/// Default of the longest time for which an endpoint may ask to be left alone without a failure of the run.
+/// Default of the longest time for which an endpoint may ask to wait without a failure of the run.
 const MAX_PARK: Duration = Duration::from_secs(24 * 60 * 60);
 /// Number of reports buffered for a slow subscriber.
 const REPORTS: usize = 1024;
@@ -88,7 +88,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets the longest time for which an endpoint may ask to be left alone without a failure of the run; a day by
+    /// Sets the longest time for which an endpoint may ask to wait without a failure of the run; a day by
     /// default. The run is parked meanwhile, and occupies no worker.
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.max_park = longest;

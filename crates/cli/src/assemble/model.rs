@@ -35,7 +35,7 @@ pub(super) enum Other {
     Fallback(Upstream),
 }
 
-/// Builds the models of a file. `has_price` tells whether the agent has a price for all models; `log` has the records
+/// Builds the models of a file. `has_price`: whether the agent has a price for all models; `log` has the records
 /// of its runs, from which each run gets its place in a script.
 pub(super) fn models(
     model: &ModelTable,

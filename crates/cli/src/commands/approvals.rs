@@ -208,7 +208,7 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// Returns the open run to resume for a child run. `None` if the store cannot tell, which shows on resume.
+/// Returns the open run to resume for a child run. `None` if the store cannot be read; the resume then reports that.
 async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
     let summary = log.summary(run).await.ok()??;
     open_root(log, &summary).await.ok()?

@@ -1,4 +1,4 @@
-//! The texts of a removed session, run or event, of which a store contains none afterwards. Each is searched for in
+//! Stores contain no text of a removed session, run or event. Each text is searched for in
 //! each column of each table, and in the bytes of the files.
 
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};

@@ -29,8 +29,8 @@ pub struct Facts {
     pub effect: Effect,
     /// Whether another endpoint may do better.
     pub elsewhere: Elsewhere,
-    /// Whether the failure counts against the endpoint, which is left alone after several such failures. A request to
-    /// slow down does not count, because the endpoint is alive.
+    /// Whether the failure counts against the endpoint: after several of them it gets no requests for a while. A request
+    /// to slow down does not count, because the endpoint is alive.
     pub counts_against: bool,
     /// Whether another endpoint of the same model, or another key, may do better at once: this endpoint asked to slow
     /// down, or refused its key.

@@ -66,7 +66,7 @@ impl Failure for ProviderError {
             }
             Self::TransientError { retry_after_ms, .. } => {
                 let hint = retry_after_ms.map(|ms| Duration::from_millis(ms.into()));
-                // An endpoint with a retry delay is left alone until then.
+                // An endpoint with a retry delay gets no requests until then.
                 Facts::hinted(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
                     .with_beside(hint.is_some())
             }

@@ -1,4 +1,4 @@
-//! Parked runs: an endpoint of the run or of a child run asks to be left alone until a time.
+//! Parked runs: an endpoint of the run or of a child run asks for a wait until a time.
 
 use layer0::event::{Actor, EventKind, RunParked, RunResumed, RunWaiting, WaitFor};
 use layer0::{Code, Timestamp};

@@ -39,7 +39,7 @@ pub(super) struct AtWork {
     call_id: CallId,
     /// Whether another execution is promised to it.
     may_repeat: bool,
-    /// Whether it may be dropped when the run is suspended, and repeated when the run is resumed.
+    /// Whether a suspended run drops it and repeats it on resume.
     may_leave: bool,
 }
 

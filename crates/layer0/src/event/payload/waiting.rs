@@ -54,7 +54,7 @@ impl RunWaiting {
 }
 
 payload! {
-    /// The run waits until a time, without a process, because an endpoint asked to be left alone until then.
+    /// The run waits until a time, without a process, because an endpoint asked for that wait.
     RunParked {
         /// The time at which it continues.
         until: Timestamp,
