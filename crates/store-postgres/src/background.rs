@@ -53,8 +53,8 @@ async fn work(
         let retention = agree_retention(database.for_writing()?, retention).await?;
         prune_all(database, retention, now).await?;
     }
-    drop(transaction);
-    // The server also releases the lock if the connection is only dropped.
+    // The lock is free before the next pruning asks for it. If the connection is dropped, the server releases it later.
+    transaction.rollback().await.map_err(Fault::from)?;
     connection.close().await.map_err(Fault::from)?;
     Ok(())
 }
@@ -133,5 +133,20 @@ mod tests {
             work(&database, nothing, now).await.unwrap();
         }
         panic!("nothing is pruned");
+    }
+
+    /// Spec: S10
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lock_is_free_after_each_pruning() {
+        let Some(server) = PostgresServer::shared() else { return };
+        let database = Database::connect(&server.database().await).await.unwrap();
+        let now = Timestamp::from_millis(1_767_225_600_000);
+        let mut other = database.options().connect.connect().await.unwrap();
+        for round in 0..100 {
+            work(&database, StoreRetention::default(), now).await.unwrap();
+            let mut transaction = other.begin().await.unwrap();
+            assert!(lock(&mut transaction).await.unwrap(), "round {round}");
+            transaction.rollback().await.unwrap();
+        }
     }
 }
