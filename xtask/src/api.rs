@@ -73,7 +73,9 @@ pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
 fn compare(root: &Path, revision: &str, listings: &Listings) -> Result<(), XtaskError> {
     let other = root.join(OTHER);
     // An interrupted comparison leaves its checkout.
-    let _was_left = git(root, &["worktree", "remove", "--force", OTHER]).is_ok();
+    if other.exists() {
+        git(root, &["worktree", "remove", "--force", OTHER])?;
+    }
     git(root, &["worktree", "add", "--force", "--detach", OTHER, revision])?;
     let before = self::listings(&other);
     git(root, &["worktree", "remove", "--force", OTHER])?;
