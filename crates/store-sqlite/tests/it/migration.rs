@@ -290,13 +290,13 @@ async fn older_texts_go_with_their_runs() {
     let database = open(&folder.file()).await;
     let state = database.state();
     let entry = async |scope: Scope, key: &str| {
-        state.read(&scope, key).await.unwrap().map(|found| found.value.to_string())
+        state.read(&scope, key).await.unwrap().map(|found| found.value)
     };
-    let done = |run: &str| json!({ "call_id": "c", "run": run, "state": "done" }).to_string();
+    let done = |run: &str| json!({ "call_id": "c", "run": run, "state": "done" });
     let (of_run, pay) = (Scope::Run("run_1".into()), "once/pay/a");
     assert_eq!(entry(Scope::Global, pay).await, Some(done("run_1")));
     assert_eq!(entry(Scope::Global, "once/pay/b").await, Some(done("run_0")));
-    assert!(entry(of_run.clone(), pay).await.unwrap().contains("a private answer"));
+    assert!(entry(of_run.clone(), pay).await.unwrap().to_string().contains("a private answer"));
     database.delete_run(&"run_1".into()).await.unwrap();
     assert_eq!(entry(Scope::Global, pay).await, Some(done("run_1")));
     assert_eq!(entry(of_run, pay).await, None);
