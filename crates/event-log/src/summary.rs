@@ -399,8 +399,10 @@ impl RunSummary {
                 self.outcome = Some(Outcome::WaitingApproval);
                 self.parked = Some((event.at, parked.until));
             }
-            // A copy starts its own session, and has no caller.
+            // A copy begins now, in its own session, and has no caller. The time of the copied events counts.
             EventKind::RunForked(_) => {
+                self.started_at = event.at;
+                self.reopened = Some((event.at, self.usage.wall_ms));
                 self.session = session_of_fork(&self.run);
                 (self.parent, self.follows, self.branch_of) = (None, None, None);
                 (self.state, self.outcome, self.reason) = (RunState::Running, None, None);

@@ -81,6 +81,10 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
             (summary.messages, summary.dispatched_model_calls);
         folded.usage.cost_usd = summary.usage.cost_usd;
     }
+    if began_with_original(&events, &summary) {
+        (folded.started_at, folded.reopened) = (summary.started_at, summary.reopened);
+        folded.usage.wall_ms = summary.usage.wall_ms;
+    }
     let lost = LostParts::without(&erased);
     lost.complete(&mut folded, &summary);
     let is_sound = folded == summary || {
@@ -170,11 +174,19 @@ fn says_no_version(events: &[Event]) -> bool {
     }
 }
 
+/// Returns whether the row of a copy has the start of the original, as rows of earlier versions had.
+fn began_with_original(events: &[Event], row: &RunSummary) -> bool {
+    let is_copy = events.iter().any(|event| matches!(event.kind, EventKind::RunForked(_)));
+    is_copy && events.first().is_some_and(|first| first.at == row.started_at)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use layer0::event::{Actor, HookAborted, ModelAttempted, OperatorReturned, RunStarted};
+    use layer0::event::{
+        Actor, HookAborted, ModelAttempted, OperatorReturned, RunForked, RunStarted,
+    };
     use layer0::stop::Outcome;
     use layer0::usage::Usage;
     use layer0::{Code, Timestamp};
@@ -282,5 +294,38 @@ mod tests {
         let batch = Batch::new(run.clone(), Claim::FIRST, records, earlier);
         other.append(batch).await.unwrap();
         assert!(verify_run(&other, &run).await.is_ok());
+    }
+
+    /// Spec: D7, D13. Rows of earlier versions have the start of the original.
+    #[tokio::test]
+    async fn copies_begin_when_they_were_made() {
+        let log = Arc::new(MemoryLog::new());
+        let mut original = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, "run_1".into());
+        let at = Timestamp::from_millis(5);
+        original.stage(&Seed::new("test"), at, Actor::Runtime, None, started());
+        original.commit().await.unwrap();
+        let run = RunId::from("run_2");
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
+        let forked = RunForked::new(run.clone(), "s", "run_1", 1);
+        for (at, kind) in [(5, started()), (5_000, forked.into())] {
+            let at = Timestamp::from_millis(at);
+            writer.stage(&Seed::new("test"), at, Actor::Runtime, None, kind);
+        }
+        writer.commit().await.unwrap();
+        let records = log.records(&run, 1).await.unwrap();
+        let summary = verify_run(&*log, &run).await.unwrap().summary;
+        assert_eq!((summary.started_at, summary.usage.wall_ms), (Timestamp::from_millis(5_000), 0));
+
+        let mut earlier = summary.clone();
+        (earlier.started_at, earlier.reopened) = (Timestamp::from_millis(5), None);
+        earlier.usage.wall_ms = 4_995;
+        let mut changed = summary;
+        changed.started_at = Timestamp::from_millis(6);
+        for (row, is_sound) in [(earlier, true), (changed, false)] {
+            let other = MemoryLog::new();
+            let batch = Batch::new(run.clone(), Claim::FIRST, records.clone(), row).importing();
+            other.append(batch).await.unwrap();
+            assert_eq!(verify_run(&other, &run).await.is_ok(), is_sound);
+        }
     }
 }

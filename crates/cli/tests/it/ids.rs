@@ -125,3 +125,22 @@ fn approvals_are_found_likewise() {
     assert!(approved.err.contains(&format!("{} approved by ada", ids[1])), "{}", approved.err);
     bench.run(&["approve", &ids[1], "--by", "ada"]).fails(2, "no open approval");
 }
+
+/// Spec: D7, C2. A fork begins when it is made, however old the run is that it copies.
+#[test]
+fn fork_is_the_last_run() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    let run = |args: &[&str]| {
+        let ran = bench.run(&[args, &["--json"]].concat()).ok().json();
+        ran[0]["run"].as_str().unwrap().to_owned()
+    };
+    let first = run(&["run", "agent.toml"]);
+    run(&["run", "agent.toml"]);
+    let fork = run(&["fork", &first, "--at", "1"]);
+    let runs = bench.run(&["runs", "--json"]).ok().json();
+    assert_eq!(runs[0]["run"], *fork);
+    assert!(runs[0]["started_at"].as_str() > runs[1]["started_at"].as_str(), "{runs:?}");
+    assert_eq!(bench.run(&["resume", "last", "--json"]).ok().json()[0]["run"], *fork);
+    bench.run(&["verify"]).ok();
+}

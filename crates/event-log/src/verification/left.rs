@@ -55,7 +55,7 @@ impl LostParts {
         self.causes |= is_one(&["run.started", "run.reopened", "signal.received"]);
         self.reopens |= event_type == "run.reopened";
         // Time counts from the last reopening, so that an earlier end matters too.
-        self.reopened |= is_one(&["run.reopened", "run.finished", "run.failed"]);
+        self.reopened |= is_first || is_one(&["run.reopened", "run.finished", "run.failed"]);
         self.losses |= is_one(&["run.resumed", "run.reopened"]);
         self.failures |= is_one(&["model.attempted", "model.failed", "tool.attempted"])
             || is_one(&["tool.responded", "hook.failed", "memory.degraded", "run.failed"])
