@@ -64,7 +64,8 @@ async fn agent_remembers_over_sessions() {
 async fn other_state_is_left_alone() {
     let state = state();
     let memory = StateMemory::of(Arc::clone(&state), Scope::Global);
-    let other = layer0::state::StateWrite::new(Scope::Global, "house", "a red house".into());
+    let other =
+        layer0::state::StateWrite::new(Scope::Global, "house", serde_json::json!("a red house"));
     state.write(other).await.unwrap();
     write(&memory, "s-1", "run_1", "house", "seen").await;
     assert_eq!(read(&memory, "house").await, ["house → seen"]);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use canonical::canonical;
+use canonical::{StringMap, canonical};
 use tree::tree;
 
 pub use tagged::{TaggedText, read_tagged};
@@ -128,8 +128,17 @@ impl JsonText {
     /// Returns the value with all strings, including keys, replaced by the result of `map`; a changed number becomes a
     /// string.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "what was written once can be written again")]
     pub fn map_strings(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
+        self.map(StringMap { text: map, numbers: true })
+    }
+
+    /// Makes one whose strings, keys included, are what `map` makes of them. Numbers stay as they are.
+    #[must_use]
+    pub fn map_strings_only(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
+        self.map(StringMap { text: map, numbers: false })
+    }
+
+    fn map(&self, map: StringMap<'_>) -> Self {
         let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, Some(map));
         Self(mapped.expect("a text that was written once can be written again").into())
     }
@@ -336,5 +345,7 @@ mod tests {
         assert_eq!(mapped.get(), r#"{"[x]":["a [x]",3.10]}"#);
         let mapped = text.map_strings(&mut |text| text.replace("3.1", "[x]").into());
         assert_eq!(mapped.get(), r#"{"key":["a key","[x]0"]}"#);
+        let mapped = text.map_strings_only(&mut |text| text.replace(['3', 'a'], "[x]").into());
+        assert_eq!(mapped.get(), r#"{"key":["[x] key",3.10]}"#);
     }
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::StateError;
+use crate::json_text::JsonText;
 use crate::time::Timestamp;
 
 pub use add::{Added, StateAdd};
@@ -23,8 +24,8 @@ const PAGE: u32 = 100;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Versioned {
-    /// The value.
-    pub value: Value,
+    /// The value, with its numbers as they were written.
+    pub value: JsonText,
     /// The version of the value. It grows with each write of the key, and is never reused, even after the key was
     /// removed.
     pub version: u64,
@@ -37,8 +38,8 @@ pub struct Versioned {
 impl Versioned {
     /// Creates a value with this version that does not expire.
     #[must_use]
-    pub const fn new(value: Value, version: u64, written_at: Timestamp) -> Self {
-        Self { value, version, written_at, expires_at: None }
+    pub fn new(value: impl Into<JsonText>, version: u64, written_at: Timestamp) -> Self {
+        Self { value: value.into(), version, written_at, expires_at: None }
     }
 
     /// Sets the time at which it expires.
@@ -94,8 +95,8 @@ pub struct StateWrite {
     pub scope: Scope,
     /// The key.
     pub key: String,
-    /// The value.
-    pub value: Value,
+    /// The value, with its numbers as they were written.
+    pub value: JsonText,
     /// The condition on the stored value.
     pub expected: Expected,
     /// The time after which the value expires; never if `None`.
@@ -103,9 +104,11 @@ pub struct StateWrite {
 }
 
 impl StateWrite {
-    /// Creates a write without a condition, of a value that does not expire.
-    pub fn new(scope: Scope, key: impl Into<String>, value: Value) -> Self {
-        let key = key.into();
+    /// Creates a write without a condition, of a value that does not expire. A number that a `serde_json::Value` cannot
+    /// hold is given as text: [`JsonText::parse`]. A `Value` that is nested deeper than 100 levels becomes a string, as in every
+    /// [`JsonText`]; [`JsonText::of`] fails instead.
+    pub fn new(scope: Scope, key: impl Into<String>, value: impl Into<JsonText>) -> Self {
+        let (key, value) = (key.into(), value.into());
         Self { scope, key, value, expected: Expected::Any, expires_after: None }
     }
 
@@ -205,7 +208,7 @@ impl StateAdd {
         let found = stored.map_or(Ok(0), |stored| whole_number(&stored.value))?;
         let Some(sum) = self.after(found) else { return Ok(Err(found)) };
         let expected = stored.map_or(Expected::Absent, |stored| Expected::Version(stored.version));
-        let write = StateWrite::new(self.scope.clone(), self.key.clone(), sum.into());
+        let write = StateWrite::new(self.scope.clone(), self.key.clone(), Value::from(sum));
         let expires_after = self.expires_after;
         Ok(Ok(StateWrite { expires_after, ..write.expecting(expected) }))
     }
@@ -316,9 +319,10 @@ pub trait StateStore: Send + Sync {
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError>;
 }
 
-fn whole_number(value: &Value) -> Result<u64, StateError> {
-    let error = || StateError::Serialization("the stored value is no whole number".to_owned());
-    value.as_u64().ok_or_else(error)
+/// Reads a number that is written with digits alone, as every store reads it.
+fn whole_number(value: &JsonText) -> Result<u64, StateError> {
+    let error = |_| StateError::Serialization("the stored value is no whole number".to_owned());
+    value.get().parse().map_err(error)
 }
 
 /// Adds to the stored number, and repeats that after a conflict.
@@ -333,7 +337,7 @@ where
             Ok(write) => write,
             Err(found) => return Ok(Added::Refused(found)),
         };
-        let sum = write.value.as_u64().unwrap_or_default();
+        let sum = whole_number(&write.value)?;
         match store.write(write).await {
             Err(StateError::Conflict { .. }) if tries_left > 0 => tries_left -= 1,
             written => return written.map(|_| Added::Done(sum)),

@@ -182,7 +182,8 @@ impl MemoryEntries {
             let Some((last, _)) = page.last() else { return Ok(forgotten) };
             query = query.after(last.clone());
             for (key, found) in &page {
-                if session.is_none_or(|session| found.value["session"] == session.as_str()) {
+                if session.is_none_or(|session| found.value.value()["session"] == session.as_str())
+                {
                     let removed = self.store.delete(scope, key, Expected::Any).await?;
                     forgotten += u64::from(removed);
                 }
@@ -206,7 +207,8 @@ impl fmt::Debug for MemoryEntries {
 }
 
 fn remembered((key, found): StateEntry) -> Remembered {
-    let text = |key: &str| found.value[key].as_str();
+    let value = found.value.value();
+    let text = |key: &str| value[key].as_str();
     let said = || {
         let (input, output) = (text("input"), text("output"));
         format!("{} → {}", input.unwrap_or_default(), output.unwrap_or_default())

@@ -101,7 +101,7 @@ impl MemoryStateStore {
         if !write.expected.allows(found) {
             return Err(StateError::conflict(&at.0, at.1, found));
         }
-        let bytes = at.1.len() + write.json.get().len();
+        let bytes = at.1.len() + write.value.get().len();
         let before = kept.values.get(&at).map_or(0, |row| row.bytes);
         if kept.bytes - before + bytes > self.capacity {
             let most = self.capacity;
@@ -181,7 +181,7 @@ impl StateStore for MemoryStateStore {
             Ok(write) => write,
             Err(found) => return Ok(Added::Refused(found)),
         };
-        let sum = write.value.as_u64().unwrap_or_default();
+        let sum = write.value.read().unwrap_or_default();
         self.write_to(&mut kept, write, now).map(|_| Added::Done(sum))
     }
 

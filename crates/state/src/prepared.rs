@@ -4,8 +4,7 @@ use std::time::Duration;
 use backstop_redact::Redactor;
 use layer0::error::StateError;
 use layer0::state::{Expected, Scope, StateWrite};
-use layer0::{JsonText, Timestamp, is_deeper};
-use serde_json::Value;
+use layer0::{JsonText, Timestamp};
 
 use crate::words::searched_text;
 
@@ -14,9 +13,6 @@ pub const MAX_KEY_BYTES: usize = 256;
 
 /// Maximum length of a value, in bytes of JSON: 1 MiB.
 pub const MAX_VALUE_BYTES: usize = 1024 * 1024;
-
-/// Maximum depth of a value: `serde_json` parses at most 128 levels.
-const MAX_DEPTH: usize = 100;
 
 /// A write that was checked and redacted. Every store creates its writes in this way.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,9 +23,7 @@ pub struct PreparedWrite {
     /// Key of the value.
     pub key: String,
     /// The value, without secrets.
-    pub value: Value,
-    /// The value as JSON.
-    pub json: JsonText,
+    pub value: JsonText,
     /// The text for word search.
     pub words: String,
     /// The required earlier value.
@@ -48,22 +42,20 @@ impl PreparedWrite {
     /// [`StateError::InvalidKey`], also for a scope or key that [`check_identity`] refuses; [`StateError::TooLarge`];
     /// [`StateError::Serialization`] for a value that is nested too deeply to be parsed again.
     pub fn new(write: StateWrite, redactor: &Redactor, now: Timestamp) -> Result<Self, StateError> {
-        let StateWrite { scope, key, mut value, expected, expires_after, .. } = write;
+        let StateWrite { scope, key, value, expected, expires_after, .. } = write;
         check_key(&key)?;
         check_identity(&scope, &key, redactor)?;
-        if is_deeper(&value, MAX_DEPTH) {
-            let why = format!("a value is nested deeper than {MAX_DEPTH} levels");
-            return Err(StateError::Serialization(why));
-        }
-        redact(&mut value, redactor);
-        let json = JsonText::from(&value);
-        let bytes = json.get().len();
+        // A recorded text may be nested deeper than one that is taken from outside.
+        let value = JsonText::parse(value.get())
+            .map_err(|error| StateError::Serialization(error.to_string()))?;
+        let value = redact(&value, redactor);
+        let bytes = value.get().len();
         if bytes > MAX_VALUE_BYTES {
             return Err(StateError::too_large(bytes, MAX_VALUE_BYTES));
         }
-        let words = searched_text(&key, &value);
+        let words = searched_text(&key, &value.value());
         let expires_at = expires_after.map(|time: Duration| now.after(time));
-        Ok(Self { scope, key, value, json, words, expected, at: now, expires_at })
+        Ok(Self { scope, key, value, words, expected, at: now, expires_at })
     }
 }
 
@@ -116,30 +108,15 @@ fn check_key(key: &str) -> Result<(), StateError> {
     Err(StateError::InvalidKey(why))
 }
 
-/// Removes secrets from every string and every name. Names that become equal are numbered, so that no field is lost.
-pub(crate) fn redact(value: &mut Value, redactor: &Redactor) {
-    match value {
-        Value::String(text) => *text = redactor.redact(text).into_owned(),
-        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, redactor)),
-        Value::Object(fields) => {
-            for (name, mut field) in std::mem::take(fields) {
-                redact(&mut field, redactor);
-                let name = redactor.redact(&name).into_owned();
-                let mut numbered = (2_usize..).map(|number| format!("{name} ({number})"));
-                let free = match fields.contains_key(&name) {
-                    true => numbered.find(|name| !fields.contains_key(name)).unwrap_or(name),
-                    false => name,
-                };
-                fields.insert(free, field);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
+/// Removes secrets from every string and every name. Names that become equal are numbered, so that no field is
+/// lost. Numbers stay as they were written: a counter is one.
+pub(crate) fn redact(value: &JsonText, redactor: &Redactor) -> JsonText {
+    value.map_strings_only(&mut |text| redactor.redact(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -173,8 +150,7 @@ mod tests {
         let value = json!({ "CUST-00000001": 1, "CUST-00000002": 2, "CUST-00000003": CUST });
         const CUST: &str = "CUST-00000003";
         let value = prepared(Scope::Global, "k", value).unwrap().value;
-        let expected =
-            json!({ "[redacted]": 1, "[redacted] (2)": 2, "[redacted] (3)": "[redacted]" });
+        let expected = json!({ "[redacted]": 1, "[redacted] 2": 2, "[redacted] 3": "[redacted]" });
         assert_eq!(value, expected);
     }
 }

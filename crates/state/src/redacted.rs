@@ -59,7 +59,7 @@ impl StateStore for RedactedStateStore {
 
     async fn write(&self, mut write: StateWrite) -> Result<u64, StateError> {
         check_identity(&write.scope, &write.key, &self.redactor)?;
-        redact(&mut write.value, &self.redactor);
+        write.value = redact(&write.value, &self.redactor);
         self.store.write(write).await
     }
 

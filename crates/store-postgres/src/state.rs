@@ -11,7 +11,7 @@ use layer0::failure::{Chain, Effect, Failure};
 use layer0::state::{
     Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
 };
-use layer0::{StateStore, Timestamp};
+use layer0::{JsonText, StateStore, Timestamp};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
@@ -108,7 +108,7 @@ impl StateStore for PostgresStateStore {
 
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         // Validated like a write.
-        let write = StateWrite::new(add.scope.clone(), add.key.clone(), 0.into());
+        let write = StateWrite::new(add.scope.clone(), add.key.clone(), JsonText::default());
         PreparedWrite::new(write, &self.redactor, self.clock.now())?;
         let done = self.perform(&StateAddition { add: &add, at: self.clock.now() }).await?;
         let error = || StateError::Serialization("the stored value is no whole number".to_owned());
@@ -275,7 +275,7 @@ impl Work for Write<'_> {
                 .bind(&*stored(key))
                 .bind(write.at.as_millis())
                 .bind(write.expires_at.map(Timestamp::as_millis))
-                .bind(write.json.get())
+                .bind(write.value.get())
                 .bind(indexed(&write.words))
                 .bind(expected)
                 .fetch_optional(&mut *connection)
@@ -370,7 +370,7 @@ fn versioned(row: &PgRow) -> Result<Versioned, StateError> {
     let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
     let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;
     let text: &str = row.try_get("value").map_err(unreadable)?;
-    let value =
+    let value: JsonText =
         serde_json::from_str(text).map_err(|error| StateError::Serialization(error.to_string()))?;
     let version = Versioned::new(value, unsigned(version), at);
     Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))

@@ -63,6 +63,7 @@ super::defects! {
     NullIsNothing => keeps_any_json,
     PrefixIgnoresCase => lists_by_prefix,
     RefusesTheLongestKey => refuses_keys,
+    RoundsNumbers => keeps_numbers_as_written,
     TakesAnyKey => refuses_keys,
     TakesDeepValues => refuses_what_is_too_deep,
     TakesLargeValues => refuses_what_is_too_large,
@@ -140,8 +141,9 @@ impl Defective {
 
     fn shown(&self, (key, row): (String, Row)) -> StateEntry {
         let mut found = row.value;
-        match (self.defect, found.value.as_f64()) {
-            (D::FloatsEveryNumber, Some(number)) => found.value = json!(number),
+        match (self.defect, found.value.read::<f64>()) {
+            (D::FloatsEveryNumber, Ok(number)) => found.value = json!(number).into(),
+            (D::RoundsNumbers, _) => found.value = found.value.value().into(),
             (D::LosesTheTime, _) => found.written_at = Timestamp::default(),
             _ => {}
         }
@@ -159,18 +161,20 @@ impl Defective {
             given.key = "any".to_owned();
         }
         if matches!(self.defect, D::TakesDeepValues | D::TakesLargeValues | D::KeepsSecrets) {
-            given.value = json!("as it is");
+            given.value = json!("as it is").into();
         }
-        if let (D::CutsLongValues, Value::String(text)) = (self.defect, &mut given.value) {
-            text.truncate(10_000);
+        if let (D::CutsLongValues, Some(text)) = (self.defect, value.as_string())
+            && text.len() > 10_000
+        {
+            given.value = json!(text[..10_000]).into();
         }
         let mut prepared = PreparedWrite::new(given, &Redactor::new(), now)?;
         if self.is(D::TakesAnyKey) {
             prepared.key = key;
         }
         let is_odd = match self.defect {
-            D::TakesDeepValues => value.is_array(),
-            D::TakesLargeValues => value.as_str().is_some_and(|text| text.len() > 1024 * 1024 - 2),
+            D::TakesDeepValues => value.get().starts_with('['),
+            D::TakesLargeValues => value.get().len() > 1024 * 1024,
             D::KeepsSecrets => true,
             _ => false,
         };
@@ -208,7 +212,9 @@ impl Defective {
 impl StateStore for Defective {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
         let row = self.found(scope, key);
-        if self.is(D::NullIsNothing) && row.as_ref().is_some_and(|row| row.value.value.is_null()) {
+        if self.is(D::NullIsNothing)
+            && row.as_ref().is_some_and(|row| row.value.value == Value::Null)
+        {
             return Ok(None);
         }
         Ok(row.map(|row| self.shown((key.to_owned(), row)).1))
@@ -229,7 +235,7 @@ impl StateStore for Defective {
             D::GivesTwoTheLock if prepared.key == "lock" => tokio::task::yield_now().await,
             D::WritesInTwoSteps => {
                 let mut half = prepared.clone();
-                half.value = json!({ "a": 1 });
+                half.value = json!({ "a": 1 }).into();
                 self.keep(half);
                 tokio::task::yield_now().await;
             }
@@ -262,12 +268,14 @@ impl StateStore for Defective {
         let mut tries_left = 100;
         loop {
             let stored = self.read(&add.scope, &add.key).await?;
-            let counts = |stored: &Versioned| !self.is(D::AddsToAnything) || stored.value.is_u64();
+            let counts = |stored: &Versioned| {
+                !self.is(D::AddsToAnything) || stored.value.get().parse::<u64>().is_ok()
+            };
             let mut write = match add.over(stored.filter(counts).as_ref())? {
                 Ok(write) => write,
                 Err(found) => return Ok(Added::Refused(found)),
             };
-            let sum = write.value.as_u64().unwrap();
+            let sum = write.value.read().unwrap();
             if matches!(self.defect, D::AddsInTwoSteps | D::AddsToAnything) {
                 write.expected = Expected::Any;
                 tokio::task::yield_now().await;

@@ -139,7 +139,7 @@ async fn behaviour_keeps_state_and_sends_signals() {
         "count",
         "warning".parse().unwrap(),
         |delivery, context: BehaviorContext| async move {
-            let write = StateWrite::new(Scope::Global, "seen", delivery.seq.into());
+            let write = StateWrite::new(Scope::Global, "seen", serde_json::json!(delivery.seq));
             context.state()?.write(write).await?;
             context.signal(&delivery.run, Signal::new("noted", delivery.seq.into())).await
         },
@@ -157,7 +157,7 @@ async fn behaviour_keeps_state_and_sends_signals() {
     settled(&serving).await;
     serving.stop().await;
     let seen = store.read(&Scope::Global, "seen").await.unwrap().unwrap();
-    assert_eq!(seen.value, 2);
+    assert_eq!(seen.value.get(), "2");
     let inbox = log.inbox(&"run_1".into()).await.unwrap();
     assert_eq!(inbox.len(), 1, "{inbox:?}");
     assert_eq!(&*inbox[0].by, "behavior count");

@@ -1,7 +1,9 @@
 //! Commands about state.
 
 use clap::Subcommand;
+use layer0::JsonText;
 use layer0::state::{Expected, Scope};
+use serde::de::IgnoredAny;
 
 use super::store::StoreArgs;
 use super::values::{from_one, not_blank};
@@ -68,7 +70,7 @@ pub(crate) struct StateSetArgs {
     pub(crate) key: String,
     /// The value; a text needs its quotes: '"text"'
     #[arg(value_name = "JSON", value_parser = any_json, allow_hyphen_values = true)]
-    pub(crate) value: serde_json::Value,
+    pub(crate) value: JsonText,
     /// Write only if this version is stored, or nothing: absent
     #[arg(long, value_name = "VERSION", value_parser = expected)]
     pub(crate) expect: Option<Expected>,
@@ -88,9 +90,13 @@ pub(crate) struct StateRmArgs {
     pub(crate) of: WhereArgs,
 }
 
-fn any_json(text: &str) -> Result<serde_json::Value, String> {
+fn any_json(text: &str) -> Result<JsonText, String> {
     let quoted = "a text needs its quotes";
-    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}; {quoted}"))
+    serde_json::from_str(text).map_err(|error| match serde_json::from_str::<IgnoredAny>(text) {
+        // JSON, but with a number or a depth that no reader takes.
+        Ok(_) => format!("it cannot be stored: {error}"),
+        Err(_) => format!("it is no JSON: {error}; {quoted}"),
+    })
 }
 
 fn expected(text: &str) -> Result<Expected, String> {

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use crate::store::Database;
 use layer0::error::StateError;
 use layer0::state::{Expected, StateQuery, StateWrite, Versioned};
+use layer0::{JsonText, Timestamp};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{
@@ -46,7 +48,7 @@ async fn list(args: StateListArgs) -> Result<(), CliError> {
         None => Vec::new(),
     };
     if of.json {
-        return values.iter().try_for_each(|(key, found)| output::json(&shown(key, found)));
+        return values.iter().try_for_each(|(key, found)| output::json(&state_line(key, found)));
     }
     if values.is_empty() {
         output::note("no values");
@@ -61,11 +63,24 @@ async fn list(args: StateListArgs) -> Result<(), CliError> {
     output::table(&["KEY", "VERSION", "WRITTEN", "EXPIRES", "VALUE"], &rows)
 }
 
-fn shown(key: &str, found: &Versioned) -> serde_json::Value {
-    json!({
-        "key": key, "version": found.version, "written_at": found.written_at,
-        "expires_at": found.expires_at, "value": found.value,
-    })
+/// A value as `--json` prints it.
+#[derive(Serialize)]
+struct StateLine<'a> {
+    expires_at: Option<Timestamp>,
+    key: &'a str,
+    value: &'a JsonText,
+    version: u64,
+    written_at: Timestamp,
+}
+
+fn state_line<'a>(key: &'a str, found: &'a Versioned) -> StateLine<'a> {
+    StateLine {
+        expires_at: found.expires_at,
+        key,
+        value: &found.value,
+        version: found.version,
+        written_at: found.written_at,
+    }
 }
 
 async fn get(args: StateGetArgs) -> Result<(), CliError> {
@@ -76,7 +91,7 @@ async fn get(args: StateGetArgs) -> Result<(), CliError> {
     database.close().await;
     let found = found?.ok_or_else(missing)?;
     match of.json {
-        true => output::json(&shown(&key, &found)),
+        true => output::json(&state_line(&key, &found)),
         false => output::json(&found.value),
     }
 }

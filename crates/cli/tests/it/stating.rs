@@ -56,6 +56,35 @@ fn write_that_expects_otherwise_is_refused() {
     assert_eq!(bench.run(&["state", "get", "k"]).ok().out, "2\n");
 }
 
+/// Spec: K1, P12. No value passes through 64-bit numbers on its way into the store or out of it.
+#[test]
+fn stored_values_keep_their_text() {
+    let bench = bench();
+    let digits = "1234567890".repeat(4);
+    let deep = "[".repeat(99) + "1.10" + &"]".repeat(99);
+    let last_one = (r#"{"b":1,"a":1.10,"b":2.0}"#, r#"{"a":1.10,"b":2.0}"#);
+    let control = r#""\u0000\u001b[31m\u202e""#;
+    for (given, stored) in [
+        ("1.10", "1.10"),
+        ("-0", "-0"),
+        ("1E5", "1E5"),
+        (&*digits, &*digits),
+        (&*deep, &*deep),
+        last_one,
+        (control, control),
+    ] {
+        bench.run(&["state", "set", "k", given]).ok();
+        assert_eq!(bench.run(&["state", "get", "k"]).ok().out, format!("{stored}\n"));
+        let object = bench.run(&["state", "get", "k", "--json"]).ok().out;
+        assert!(object.contains(&format!(r#""value":{stored},"#)), "{object}");
+        let listed = bench.run(&["state", "list", "--json"]).ok().out;
+        assert!(listed.contains(&format!(r#""value":{stored},"#)), "{listed}");
+        bench.run(&["state", "list"]).ok();
+    }
+    let ran = bench.run(&["state", "set", "k", "1e400"]).fails(2, "number out of range");
+    assert!(ran.err.contains("it cannot be stored"), "{}", ran.err);
+}
+
 /// Spec: K1, C2. Nothing is wrong with the store.
 #[test]
 fn deep_value_is_refused_as_others_are() {

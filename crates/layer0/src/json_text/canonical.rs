@@ -7,14 +7,19 @@ use serde::de::Error as _;
 use serde_json::Error;
 use serde_json::value::RawValue;
 
-/// A function that maps each string, including keys, and each number; a changed number becomes a string.
-pub(super) type MapString<'m> = &'m mut dyn FnMut(&str) -> Cow<'_, str>;
+/// A change of the strings of a text, and of its numbers.
+pub(super) struct StringMap<'m> {
+    /// Maps each string, keys included.
+    pub(super) text: &'m mut dyn FnMut(&str) -> Cow<'_, str>,
+    /// Whether it maps each number too, which becomes a string if it changes.
+    pub(super) numbers: bool,
+}
 
 /// Writes a JSON text in canonical form. Of several members with one key only the last one is kept, as in serde_json.
 pub(super) fn canonical(
     text: &str,
     max_depth: usize,
-    map: Option<MapString<'_>>,
+    map: Option<StringMap<'_>>,
 ) -> Result<Box<RawValue>, Error> {
     let out = String::with_capacity(text.len());
     let mut writer = Writer { text, at: 0, out, depth: 0, max_depth, map };
@@ -91,7 +96,7 @@ struct Writer<'t, 'm> {
     out: String,
     depth: usize,
     max_depth: usize,
-    map: Option<MapString<'m>>,
+    map: Option<StringMap<'m>>,
 }
 
 impl<'t> Writer<'t, '_> {
@@ -193,7 +198,7 @@ impl<'t> Writer<'t, '_> {
             Cow::Borrowed(&token[1..token.len() - 1])
         };
         let mapped = match &mut self.map {
-            Some(map) => match map(&said) {
+            Some(map) => match (map.text)(&said) {
                 Cow::Owned(mapped) => Some(mapped),
                 Cow::Borrowed(_) => None,
             },
@@ -219,7 +224,8 @@ impl<'t> Writer<'t, '_> {
             return Err(Unfit::Number);
         }
         let is_number = token.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-        let mapped = self.map.as_mut().filter(|_| is_number).map(|map| map(token));
+        let map = self.map.as_mut().filter(|map| is_number && map.numbers);
+        let mapped = map.map(|map| (map.text)(token));
         match mapped.filter(|mapped| *mapped != token) {
             Some(mapped) => {
                 self.out.push_str(&serde_json::to_string(&mapped).map_err(|_| Unfit::Malformed)?);

@@ -43,7 +43,7 @@ pub(super) struct Entry {
     pub(super) state: EntryState,
     /// The texts, if an older version wrote them into the entry.
     #[serde(flatten, skip_serializing)]
-    texts: EntryTexts,
+    texts: OlderTexts,
 }
 
 /// The texts of a call, under the key of its entry in the scope of its run: they are removed with the run.
@@ -55,12 +55,20 @@ pub(super) struct EntryTexts {
     call_id: Option<CallId>,
     /// The arguments, for a probe by another call.
     #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<JsonText>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<JsonText>,
+    /// The output, where an older version wrote it as text to keep its numbers.
+    #[serde(skip_serializing)]
+    text: Option<String>,
+}
+
+/// The texts of a call as an older version wrote them into the entry.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OlderTexts {
     arguments: Option<Value>,
-    /// The output, if a JSON tree holds it without loss.
-    #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
-    /// The output as text, if a JSON tree would change its numbers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
 
@@ -87,7 +95,7 @@ pub(super) enum Claim {
 impl Entry {
     fn new(context: &ToolContext, state: EntryState) -> Self {
         let (run, call_id) = (context.run.clone(), context.call_id.clone());
-        Self { run, call_id, state, texts: EntryTexts::default() }
+        Self { run, call_id, state, texts: OlderTexts::default() }
     }
 
     fn is_of(&self, context: &ToolContext) -> bool {
@@ -98,27 +106,32 @@ impl Entry {
 impl EntryTexts {
     /// Returns the texts of an answered call.
     fn answered(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
-        let mut texts = Self { call_id: Some(call.clone()), ..Self::default() };
-        // Redacted before it becomes text: a secret could otherwise run into its escapes.
-        let output = redactor.redact_held_json(output);
-        match output.value() {
-            value if JsonText::from(&value).get() == output.get() => texts.output = Some(value),
-            _ => texts.text = Some(output.get().to_owned()),
-        }
-        texts
+        let output = Some(redactor.redact_held_json(output));
+        Self { call_id: Some(call.clone()), output, ..Self::default() }
     }
 
     /// Returns the answer of the call; `None` if it is unknown.
     pub(super) fn answer(&self) -> Option<JsonText> {
         match (&self.text, &self.output) {
             (Some(text), _) => JsonText::parse(text).ok().or_else(|| Some(JsonText::string(text))),
-            (None, output) => output.as_ref().map(JsonText::from),
+            (None, output) => output.clone(),
         }
     }
 
     /// Returns the arguments of the call, if they were kept.
     pub(super) fn arguments(&self) -> Option<JsonText> {
-        self.arguments.as_ref().map(JsonText::from)
+        self.arguments.clone()
+    }
+}
+
+impl From<&OlderTexts> for EntryTexts {
+    fn from(older: &OlderTexts) -> Self {
+        Self {
+            call_id: None,
+            arguments: older.arguments.as_ref().map(JsonText::from),
+            output: older.output.as_ref().map(JsonText::from),
+            text: older.text.clone(),
+        }
     }
 }
 
@@ -198,7 +211,9 @@ impl OnceLedger {
 
     async fn read(&self, key: &str) -> Result<Option<(Entry, u64)>, StateError> {
         let Some(found) = self.store.read(&Scope::Global, key).await? else { return Ok(None) };
-        let entry = serde_json::from_value(found.value)
+        let entry = found
+            .value
+            .read()
             .map_err(|error| StateError::Serialization(format!("`{key}`: {error}")))?;
         Ok(Some((entry, found.version)))
     }
@@ -215,13 +230,8 @@ impl OnceLedger {
         entry: &Entry,
     ) -> Result<EntryTexts, StateError> {
         let found = self.store.read(&Scope::Run(entry.run.clone()), key).await?;
-        let texts = found.and_then(|found| serde_json::from_value(found.value).ok());
-        Ok(texts.unwrap_or_else(|| EntryTexts {
-            call_id: None,
-            arguments: entry.texts.arguments.clone(),
-            output: entry.texts.output.clone(),
-            text: entry.texts.text.clone(),
-        }))
+        let texts = found.and_then(|found| found.value.read().ok());
+        Ok(texts.unwrap_or_else(|| (&entry.texts).into()))
     }
 
     /// Writes the texts of a call. Texts that are too large are left out: the entry itself is more important.
@@ -232,7 +242,13 @@ impl OnceLedger {
         texts: &EntryTexts,
     ) -> Result<(), StateError> {
         let scope = Scope::Run(run.clone());
-        match self.store.write(StateWrite::new(scope, key, json!(texts))).await {
+        let texts =
+            JsonText::of(texts).map_err(|error| StateError::Serialization(error.to_string()));
+        let written = match texts {
+            Ok(texts) => self.store.write(StateWrite::new(scope, key, texts)).await,
+            Err(error) => Err(error),
+        };
+        match written {
             Err(StateError::TooLarge { .. } | StateError::Serialization(_)) => Ok(()),
             written => written.map(drop),
         }
@@ -258,7 +274,7 @@ impl OnceLedger {
         if self.keeps_arguments {
             let texts = EntryTexts {
                 call_id: Some(context.call_id.clone()),
-                arguments: Some(self.redactor.redact_held_json(arguments.clone()).value()),
+                arguments: Some(self.redactor.redact_held_json(arguments.clone())),
                 ..EntryTexts::default()
             };
             if let Err(error) = self.write_texts(key, &context.run, &texts).await {
@@ -294,7 +310,7 @@ impl OnceLedger {
         version: u64,
         output: Option<JsonText>,
     ) -> Result<Entry, StateError> {
-        (entry.state, entry.texts) = (EntryState::Done, EntryTexts::default());
+        (entry.state, entry.texts) = (EntryState::Done, OlderTexts::default());
         if let Some(output) = output {
             let texts = EntryTexts::answered(&entry.call_id, &self.redactor, output);
             self.write_texts(key, &entry.run, &texts).await?;
@@ -355,5 +371,34 @@ impl OnceLedger {
             CallOutcome::DidNot => self.free(key, version).await,
             CallOutcome::Running | CallOutcome::Unknown(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backstop_clock::SystemClock;
+    use backstop_state::MemoryStateStore;
+
+    use super::*;
+
+    /// Spec: T16, P12. A probe is given the arguments that the call had.
+    #[tokio::test]
+    async fn texts_keep_numbers_as_written() {
+        let ledger = OnceLedger {
+            store: Arc::new(MemoryStateStore::new()),
+            log: None,
+            clock: Arc::new(SystemClock),
+            redactor: Redactor::new(),
+            keeps_arguments: true,
+        };
+        let (run, call_id) = (RunId::from("run_1"), CallId::from("c"));
+        let entry = Entry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
+        let said =
+            JsonText::parse(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).unwrap();
+        let answered = EntryTexts::answered(&entry.call_id, &ledger.redactor, said.clone());
+        let texts = EntryTexts { arguments: Some(said.clone()), ..answered };
+        ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
+        let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
+        assert_eq!((read.arguments(), read.answer()), (Some(said.clone()), Some(said)));
     }
 }

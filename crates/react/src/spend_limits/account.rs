@@ -12,7 +12,7 @@ use layer0::event::BudgetExhausted;
 use layer0::state::{Expected, Scope, StateWrite, Versioned};
 use layer0::usage::dollars;
 use serde::Deserialize;
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::round::UsedUp;
 use crate::hook::HookContext;
@@ -74,11 +74,11 @@ impl Account {
 
     /// Returns what a stored value says is used.
     pub(super) fn read_used(&self, stored: &Versioned) -> Result<u64, StateError> {
-        if let Some(used) = stored.value.as_u64() {
+        if let Ok(used) = stored.value.read() {
             return Ok(used);
         }
-        let balance: Balance = serde_json::from_value(stored.value.clone())
-            .map_err(|error| StateError::Serialization(error.to_string()))?;
+        let balance: Balance =
+            stored.value.read().map_err(|error| StateError::Serialization(error.to_string()))?;
         let reserved = balance.reserved.values();
         Ok(reserved.fold(balance.spent_nanousd, |sum, each| sum.saturating_add(*each)))
     }
@@ -86,7 +86,7 @@ impl Account {
     /// Returns the write that replaces a stored value by the number that is used.
     pub(super) fn convert(&self, stored: &Versioned) -> Result<StateWrite, StateError> {
         let used = self.read_used(stored)?.min(i64::MAX.unsigned_abs());
-        let write = StateWrite::new(self.scope.clone(), self.key.clone(), used.into());
+        let write = StateWrite::new(self.scope.clone(), self.key.clone(), Value::from(used));
         Ok(write.expecting(Expected::Version(stored.version)).expires_after(self.keep))
     }
 

@@ -66,7 +66,7 @@ impl Watched {
 
     async fn balance(&self, scope: &str, key: &str) -> Value {
         let scope: Scope = scope.parse().unwrap();
-        self.store.read(&scope, key).await.unwrap().unwrap().value
+        self.store.read(&scope, key).await.unwrap().unwrap().value.value()
     }
 }
 
@@ -84,7 +84,7 @@ impl StateStore for Watched {
         if *self.fails.lock().unwrap() || self.breaks() {
             return Err(StateError::WriteFailed("the disk is full".into()));
         }
-        let value = write.value.clone();
+        let value = write.value.value();
         let version = self.store.write(write).await?;
         self.written.lock().unwrap().push(value);
         Ok(version)

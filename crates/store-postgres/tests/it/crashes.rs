@@ -190,7 +190,10 @@ async fn unanswered_write_of_state_may_have_acted() {
     let state = open(&url).await.state();
     sqlx::raw_sql(CUT).execute(&mut connection(&url).await).await.unwrap();
     for (key, effect) in [("cut", Effect::Unknown), ("refused", Effect::None)] {
-        let error = state.write(StateWrite::new(Scope::Global, key, 1.into())).await.unwrap_err();
+        let error = state
+            .write(StateWrite::new(Scope::Global, key, serde_json::json!(1)))
+            .await
+            .unwrap_err();
         assert_eq!(error.effect(), effect, "{key}: {error:?}");
     }
 }

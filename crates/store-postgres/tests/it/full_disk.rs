@@ -42,7 +42,7 @@ async fn a_full_disk_loses_nothing() {
     let stored = error("s", "run_1", &noise(LARGE));
     let refused = database.errors().store(stored.clone()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full(_)), "{refused:?}");
-    let write = |value: String| StateWrite::new(Scope::Global, "k", value.into());
+    let write = |value: String| StateWrite::new(Scope::Global, "k", serde_json::json!(value));
     let refused = state(&database).write(write(noise(LARGE))).await.unwrap_err();
     assert_eq!(refused.code(), "state.write_failed");
     let records = log.records(&"run_1".into(), 1).await.unwrap();

@@ -53,7 +53,7 @@ async fn long_names_are_refused_whole() {
         NewResult::new(Origin::new(at(0), &*long, "run_1", "c1", "sql"), "text", &Redactor::new());
     assert!(is_too_large(&database.results().put(result).await.unwrap_err()));
     assert!(database.errors().list(ErrorFilter::new()).await.unwrap().is_empty());
-    let write = StateWrite::new(Scope::Global, &long, 1.into());
+    let write = StateWrite::new(Scope::Global, &long, serde_json::json!(1));
     let error = state(&database).write(write).await.unwrap_err();
     assert!(matches!(error, StateError::InvalidKey { .. }), "{error:?}");
     database.close().await;

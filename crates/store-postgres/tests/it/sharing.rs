@@ -105,7 +105,7 @@ async fn count_up(state: &impl StateStore) -> u64 {
     loop {
         let found = state.read(&Scope::Global, "count").await.unwrap();
         let (count, expected) = match found {
-            Some(found) => (found.value.as_u64().unwrap(), Expected::Version(found.version)),
+            Some(found) => (found.value.read::<u64>().unwrap(), Expected::Version(found.version)),
             None => (0, Expected::Absent),
         };
         let write = StateWrite::new(Scope::Global, "count", json!(count + 1));

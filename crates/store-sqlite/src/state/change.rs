@@ -164,7 +164,7 @@ fn bind_row(values: &mut Values, (number, change): &(u64, &Change)) {
         .put(write.key.as_str())
         .put(write.at.as_millis())
         .put(write.expires_at.map(Timestamp::as_millis))
-        .put(write.json.get());
+        .put(write.value.get());
 }
 
 fn bind_words(values: &mut Values, (number, change): &(u64, &Change)) {

@@ -225,7 +225,8 @@ mod tests {
         let scopes = ["session:a", "session:b"].map(|scope| scope.parse::<Scope>().unwrap());
         for scope in &scopes {
             for number in 0..300 {
-                let write = StateWrite::new(scope.clone(), format!("k{number}"), 1.into());
+                let write =
+                    StateWrite::new(scope.clone(), format!("k{number}"), serde_json::json!(1));
                 database.state().write(write).await.unwrap();
             }
         }

@@ -105,7 +105,7 @@ async fn two_processes_lose_no_update() {
                     let found = state.read(&Scope::Global, "count").await.unwrap();
                     let (count, expected) = match found {
                         Some(found) => {
-                            (found.value.as_u64().unwrap(), Expected::Version(found.version))
+                            (found.value.read::<u64>().unwrap(), Expected::Version(found.version))
                         }
                         None => (0, Expected::Absent),
                     };

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use layer0::error::StateError;
 use layer0::failure::Failure;
 use layer0::state::{Added, Expected, Scope, StateAdd, StateQuery, StateWrite, Versioned};
-use layer0::{StateStore, Timestamp};
+use layer0::{JsonText, StateStore, Timestamp};
 use serde_json::{Value, json};
 
 use super::suite::{Suite, checks};
@@ -51,6 +51,7 @@ pub fn state_store(
             begins_empty,
             reads_what_was_written,
             keeps_any_json,
+            keeps_numbers_as_written,
             keeps_scopes_apart,
             gives_no_version_twice,
             lists_the_newest_first,
@@ -87,14 +88,14 @@ pub fn state_store(
 }
 
 impl Held {
-    async fn put(&self, scope: &Scope, key: &str, value: Value) -> u64 {
+    async fn put(&self, scope: &Scope, key: &str, value: impl Into<JsonText>) -> u64 {
         self.store.write(StateWrite::new(scope.clone(), key, value)).await.expect("it is written")
     }
 
     async fn try_put(
         &self,
         key: &str,
-        value: Value,
+        value: impl Into<JsonText>,
         expected: Expected,
     ) -> Result<u64, StateError> {
         let write = StateWrite::new(Scope::Global, key, value).expecting(expected);
@@ -106,7 +107,7 @@ impl Held {
     }
 
     async fn value(&self, key: &str) -> Option<Value> {
-        self.get(&Scope::Global, key).await.map(|found| found.value)
+        self.get(&Scope::Global, key).await.map(|found| found.value.value())
     }
 
     async fn list(&self, query: StateQuery) -> Vec<String> {
@@ -156,7 +157,7 @@ async fn reads_what_was_written(held: Held) {
     let next = held.put(&Scope::Global, "k", json!(2)).await;
     assert!(next > first, "{next} after {first}");
     let found = held.get(&Scope::Global, "k").await.expect("a value");
-    assert_eq!((found.value, found.version), (json!(2), next));
+    assert_eq!((found.value.value(), found.version), (json!(2), next));
     assert_eq!(found.written_at, held.clock.now());
 }
 
@@ -175,12 +176,39 @@ async fn keeps_any_json(held: Held) {
     }
 }
 
+/// Texts that a tree of 64-bit numbers would change.
+async fn keeps_numbers_as_written(held: Held) {
+    let nested = "[".repeat(99) + "1.10" + &"]".repeat(99);
+    for text in [
+        "1.10",
+        "-0",
+        "-0.0",
+        "1E2",
+        "1e-400",
+        "1234567890123456789012345678901234567890",
+        r#"{"price":[3.10,18446744073709551616]}"#,
+        r#""\u0000\u001b[31m""#,
+        &nested,
+    ] {
+        let value = JsonText::parse(text).expect("it is JSON");
+        held.put(&Scope::Global, "n", value.clone()).await;
+        let found = held.get(&Scope::Global, "n").await.expect("a value");
+        assert_eq!(found.value, value);
+        let listed = held.store.list(everything()).await.expect("it is listed");
+        assert!(listed.iter().all(|(_, found)| found.value == value), "{text}");
+    }
+}
+
 async fn keeps_scopes_apart(held: Held) {
     for (number, scope) in scopes().iter().enumerate() {
         held.put(scope, "k", json!(number)).await;
     }
     for (number, scope) in scopes().iter().enumerate() {
-        assert_eq!(held.get(scope, "k").await.map(|it| it.value), Some(json!(number)), "{scope}");
+        assert_eq!(
+            held.get(scope, "k").await.map(|it| it.value.value()),
+            Some(json!(number)),
+            "{scope}"
+        );
         assert_eq!(held.list(StateQuery::new(scope.clone())).await, ["k"]);
     }
 }
@@ -426,7 +454,8 @@ async fn refuses_what_is_too_large(held: Held) {
 }
 
 async fn refuses_what_is_too_deep(held: Held) {
-    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
+    let deep = JsonText::of(&deep).expect("a record holds it");
     let error = held.try_put("k", deep, Expected::Any).await.expect_err("it could not be read");
     assert_eq!(error.code(), "state.serialization");
     assert_eq!(held.value("k").await, None);
@@ -459,7 +488,7 @@ async fn count_up(held: &Held) {
         let found = held.get(&Scope::Global, "count").await;
         let (count, expected) = match &found {
             Some(found) => {
-                (found.value.as_u64().expect("a number"), Expected::Version(found.version))
+                (found.value.read::<u64>().expect("a number"), Expected::Version(found.version))
             }
             None => (0, Expected::Absent),
         };
@@ -475,13 +504,13 @@ async fn adds_to_a_number(held: Held) {
     let add = |amount| StateAdd::new(Scope::Global, "n", amount);
     assert_eq!(held.store.add(add(5)).await.expect("it is added"), Added::Done(5));
     let first = held.get(&Scope::Global, "n").await.expect("a number");
-    assert_eq!((first.value, first.expires_at), (json!(5), None));
+    assert_eq!((first.value.value(), first.expires_at), (json!(5), None));
     let sum = held.store.add(add(-2).expires_after(Duration::from_secs(10))).await;
     assert_eq!(sum.expect("it is added"), Added::Done(3));
     let second = held.get(&Scope::Global, "n").await.expect("a number");
     assert!(second.version > first.version, "each addition is a version of its own");
     let until = held.clock.now().after(Duration::from_secs(10));
-    assert_eq!((second.value, second.expires_at), (json!(3), Some(until)));
+    assert_eq!((second.value.value(), second.expires_at), (json!(3), Some(until)));
     assert_eq!(
         held.store.add(add(-9)).await.expect("it is added"),
         Added::Done(0),
@@ -511,7 +540,7 @@ async fn adds_only_up_to_a_bound(held: Held) {
 }
 
 async fn adds_to_nothing_but_numbers(held: Held) {
-    for value in [json!("5"), json!({"n": 5}), json!(-5), json!(1.5)] {
+    for value in [json!("5"), json!({"n": 5}), json!(-5), json!(1.5), json!(5.0)] {
         held.put(&Scope::Global, "n", value.clone()).await;
         let refused = held.store.add(StateAdd::new(Scope::Global, "n", 1)).await;
         assert!(matches!(refused, Err(StateError::Serialization(_))), "{value}: {refused:?}");
