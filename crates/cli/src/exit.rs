@@ -58,6 +58,11 @@ impl CliError {
         Self { code: USAGE, facts: MISTAKE, source: error.into(), hint: None }
     }
 
+    /// Makes the error of a command that the state of the store does not allow.
+    pub(crate) fn refused(error: impl Failure + Send + Sync + 'static) -> Self {
+        Self { code: USAGE, facts: error.facts(), source: error.into(), hint: None }
+    }
+
     pub(crate) fn storage(error: impl Failure + Send + Sync + 'static) -> Self {
         Self { code: STORAGE, facts: error.facts(), source: error.into(), hint: None }
     }
@@ -191,10 +196,13 @@ pub(crate) fn of_log(error: &LogError) -> ExitCode {
 const fn code_of(error: &LogError) -> u8 {
     match error {
         LogError::Tampered { .. } => TAMPERED,
-        LogError::Followed { .. }
+        LogError::Claimed(_)
+        | LogError::Followed { .. }
+        | LogError::Forgetting(_)
         | LogError::KeyMissing { .. }
         | LogError::NotErasable { .. }
-        | LogError::NotFound(_) => USAGE,
+        | LogError::NotFound(_)
+        | LogError::SessionBusy { .. } => USAGE,
         _ => STORAGE,
     }
 }
@@ -323,13 +331,13 @@ impl From<DecideError> for CliError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Log(error) => error.into(),
-            DecideError::NotFound(error) => Self::usage(error)
+            DecideError::NotFound(error) => Self::refused(error)
                 .with_hint("`backstop approvals` lists what is open; an approval is decided once"),
-            DecideError::Expired(_) => Self::usage(error)
+            DecideError::Expired(_) => Self::refused(error)
                 .with_hint("the call counts as denied; `backstop resume RUN` goes on without it"),
             error => {
                 let hint = Failure::hint(&error).map(Cow::into_owned);
-                Self { hint, ..Self::usage(error) }
+                Self { hint, ..Self::refused(error) }
             }
         }
     }
@@ -375,7 +383,7 @@ impl From<RemoveError> for CliError {
             }
             _ => "`backstop runs` lists the runs of the store",
         };
-        Self::usage(error).with_hint(hint)
+        Self::refused(error).with_hint(hint)
     }
 }
 

@@ -42,7 +42,7 @@ pub enum RemoveError {
     NoSession(SessionId),
     /// A run is not over.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: with backoff. Effect: none.
     #[error("run `{0}` is open")]
     Open(RunId),
     /// The store failed; what was taken away until then is gone.
@@ -58,8 +58,8 @@ impl Failure for RemoveError {
             Self::Dispatched { .. }
             | Self::Followed { .. }
             | Self::NoRun(_)
-            | Self::NoSession(_)
-            | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::NoSession(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Open(_) => Facts::backoff(code::RUN_OPEN, Effect::None),
             Self::Store(error) => Facts::new(error.code(), error.retry(), Effect::Unknown),
         }
     }

@@ -197,7 +197,7 @@ fn refused(error: RedeliverError) -> CliError {
             CliError::usage(format!("the agent file has no behaviour `{name}`"))
                 .with_hint("name the file that has it with --agent FILE")
         }
-        error => CliError::usage(error)
+        error => CliError::refused(error)
             .with_hint("`backstop behaviors failures` lists deliveries that failed"),
     }
 }

@@ -92,15 +92,10 @@ struct CopyReport {
 }
 
 impl CopyReport {
-    /// Returns the exit code; a changed record has a higher rank than one in conflict.
+    /// Returns the exit code of the worst failure.
     fn exit(&self) -> ExitCode {
-        let is_tampered =
-            |(_, error): &&(RunId, LogError)| matches!(error, LogError::Tampered { .. });
-        match self.failed.iter().find(is_tampered) {
-            Some((_, error)) => exit::of_log(error),
-            None if self.failed.is_empty() => ExitCode::SUCCESS,
-            None => ExitCode::from(exit::STORAGE),
-        }
+        let codes = self.failed.iter().map(|(_, error)| exit::of_log(error));
+        codes.fold(ExitCode::SUCCESS, exit::worse)
     }
 
     fn report(&self, json: bool) -> Result<(), CliError> {

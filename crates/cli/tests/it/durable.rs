@@ -210,10 +210,10 @@ fn a_busy_session_says_what_it_waits_for() {
     bench.agent(REFUNDS, ASKS);
     let ask = ["run", "agent.toml", "--session", "s-1"];
     bench.run(&ask).fails(4, "waiting for approval");
-    let busy = bench.run(&ask).fails(5, "session `s-1` has another run");
+    let busy = bench.run(&ask).fails(2, "session `s-1` has another run");
     assert!(busy.err.contains("backstop approvals"), "{}", busy.err);
     assert!(!busy.err.contains("trace"), "there is nothing to look at: {}", busy.err);
-    let busy = bench.run(&[&ask[..], &["--json"]].concat()).fails(5, "").json().remove(0);
+    let busy = bench.run(&[&ask[..], &["--json"]].concat()).fails(2, "").json().remove(0);
     assert_eq!(busy["reason"], "run.open");
     assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
 }

@@ -49,6 +49,7 @@ mod models;
 mod newcomer;
 mod numbers;
 mod objects;
+mod occupied;
 mod outage;
 mod page;
 mod pages;

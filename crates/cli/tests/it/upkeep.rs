@@ -141,7 +141,8 @@ fn delete_takes_the_last_run_of_a_session() {
     let followed = format!("run `{first}` is followed by `{second}`");
     let hint = "delete from the end of the session, or forget it: `backstop sessions forget`";
     refuses(delete(&first, &[]), 2, &followed, hint);
-    refuses_as_json(delete(&open, &["--json"]), 2, &format!("run `{open}` is open"), OPEN);
+    let refused = delete(&open, &["--json"]).fails(2, &format!("run `{open}` is open"));
+    assert!(refused.err.starts_with("{\"code\":\"run.open\""), "{}", refused.err);
     delete("run_x", &[]).fails(2, "error: no run `run_x`\n  hint: the newest runs are: ");
     delete(" ", &[]).fails(2, "it must not be empty");
     // The error of both runs is one error of the session.

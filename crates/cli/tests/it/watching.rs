@@ -124,7 +124,7 @@ fn second_watch_takes_over_from_a_killed() {
     assert_eq!(told(&bench).len(), 1);
     let id = format!("tell/{}/5", told(&bench)[0]["run"].as_str().unwrap());
     let again = ["behaviors", "redeliver", &id, "--agent", "watch.toml"];
-    let held = bench.run(&again).fails(5, "has a living writer");
+    let held = bench.run(&again).fails(2, "has a living writer");
     assert!(held.err.contains("stop that `backstop watch`"), "{}", held.err);
     first.end("-KILL");
     second.see(" 5 run.failed ok\n");
