@@ -3,22 +3,21 @@
 //! A reader stops at the first mistake. Here the mistake is repaired in a copy of the text, and the copy is read again
 //! until there is no further mistake. A repair keeps the line numbers.
 
+mod text;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
-use crate::line::line_of;
+use self::text::{Header, Text};
 use crate::parse::of_toml;
 use crate::read::read_text;
 use crate::{AgentFile, ConfigError};
 
 /// Number of mistakes after which the search ends.
 const MOST: usize = 200;
-
-/// An address that no check refuses.
-const LOOPBACK: &str = "\"http://127.0.0.1\"";
 
 /// The result of a check of an agent file.
 #[derive(Debug)]
@@ -28,30 +27,64 @@ pub struct Checked {
     pub file: Option<AgentFile>,
     /// The mistakes, by line.
     pub mistakes: Vec<ConfigError>,
-    /// The line and name of each table header.
-    headers: Vec<(usize, String)>,
+    headers: Vec<Header>,
+    stand_ins: Vec<StandIn>,
+}
+
+/// A change that let the reader go on after a mistake.
+#[derive(Debug)]
+struct StandIn {
+    line: usize,
+    /// The keys whose values are not what was written.
+    keys: Vec<String>,
+    /// A name that was made up, and the one that was written.
+    name: Option<(String, String)>,
 }
 
 impl Checked {
     /// Returns the line of the `index`-th table of a name, such as `tools` or `model.fallback`, counted from 0.
     #[must_use]
     pub fn line_of(&self, table: &str, index: usize) -> Option<usize> {
-        let named = self.headers.iter().filter(|(_, name)| name == table);
-        named.map(|(line, _)| *line).nth(index)
+        let named = self.headers.iter().filter(|header| header.name == table && !header.is_gone);
+        named.map(|header| header.line).nth(index)
     }
 
-    /// Returns whether a mistake is in the `index`-th table of a name, or in a table inside it. Such a table may differ
-    /// from the written one.
+    /// Returns whether a further mistake of the `index`-th table of a name may follow from one that was found there:
+    /// what stands in for a mistaken value is not what was written.
     #[must_use]
-    pub fn is_mistaken(&self, table: &str, index: usize) -> bool {
-        let Some(begin) = self.line_of(table, index) else { return false };
+    pub fn may_explain(&self, table: &str, index: usize, what: &str) -> bool {
+        let Some(lines) = self.lines_of(table, index) else { return false };
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let words: BTreeSet<&str> = what.split(|c| !is_word(c)).collect();
+        let mut keys = self.stand_ins.iter().filter(|it| lines.contains(&it.line));
+        keys.any(|it| {
+            it.keys.iter().any(|key| match key.as_str() {
+                // The kind of a tool decides what else applies to it.
+                "kind" => true,
+                // The written name is put back.
+                "name" => false,
+                "provider" => words.contains("script") || words.contains("provider"),
+                key => words.contains(key),
+            })
+        })
+    }
+
+    /// Returns a text about the file with the names that were written, where others stood in for them.
+    #[must_use]
+    pub fn as_written(&self, text: &str) -> String {
+        let names = self.stand_ins.iter().filter_map(|it| it.name.as_ref());
+        names.fold(text.to_owned(), |text, (name, written)| text.replace(name, written))
+    }
+
+    /// Returns the lines of a table and of those inside of it.
+    fn lines_of(&self, table: &str, index: usize) -> Option<Range<usize>> {
+        let begin = self.line_of(table, index)?;
         let is_inside = |name: &str| {
             name.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')) && index == 0
         };
-        let behind = self.headers.iter().filter(|(line, _)| *line > begin);
-        let end = behind.filter(|(_, name)| !is_inside(name)).map(|(line, _)| *line).min();
-        let lines = begin..end.unwrap_or(usize::MAX);
-        self.mistakes.iter().filter_map(ConfigError::line).any(|line| lines.contains(&line))
+        let behind = self.headers.iter().filter(|header| header.line > begin);
+        let end = behind.filter(|header| !is_inside(&header.name)).map(|header| header.line).min();
+        Some(begin..end.unwrap_or(usize::MAX))
     }
 }
 
@@ -71,11 +104,17 @@ impl AgentFile {
             let broken = broken.iter().map(|error| of_toml(path, &written, error));
             let mut mistakes: Vec<ConfigError> = broken.collect();
             mistakes.sort_by_key(ConfigError::line);
-            return Ok(Checked { file: None, mistakes, headers: Vec::new() });
+            return Ok(Checked {
+                file: None,
+                mistakes,
+                headers: Vec::new(),
+                stand_ins: Vec::new(),
+            });
         }
         let mut text = Text::new(&written);
-        let headers = text.headers();
+        let mut headers = text.headers();
         let mut mistakes = Vec::new();
+        let mut stand_ins = Vec::new();
         let mut said = BTreeSet::new();
         let file = loop {
             let error = match Self::of_text(path, &text.now) {
@@ -86,6 +125,11 @@ impl AgentFile {
             let span = error.span().cloned();
             let is_new = said.insert((line, error.to_string()));
             let mended = is_new && mistakes.len() < MOST && text.mend(&error, span);
+            if let (Some(line), Some(change)) = (line, text.change.take()) {
+                let gone = headers.iter_mut().filter(|header| Some(header.line) == change.gone);
+                gone.for_each(|header| header.is_gone = true);
+                stand_ins.push(StandIn { line, keys: change.keys, name: change.name });
+            }
             mistakes.push(match line {
                 Some(line) => error.in_line(line),
                 None => error,
@@ -95,241 +139,6 @@ impl AgentFile {
             }
         };
         mistakes.sort_by_key(ConfigError::line);
-        Ok(Checked { file, mistakes, headers })
-    }
-}
-
-/// A repaired text, with the original line of each of its lines.
-struct Text {
-    now: String,
-    lines: Vec<usize>,
-}
-
-/// A key with its value.
-struct Entry {
-    key: Range<usize>,
-    value: Range<usize>,
-}
-
-impl Text {
-    fn new(written: &str) -> Self {
-        Self { now: written.to_owned(), lines: (1..=written.lines().count() + 1).collect() }
-    }
-
-    /// Returns the tables with a header, by line.
-    fn headers(&self) -> Vec<(usize, String)> {
-        let header = |(index, line): (usize, &str)| {
-            let name = line.trim_start().strip_prefix('[')?;
-            let name = name.strip_prefix('[').unwrap_or(name);
-            let name = name.split(']').next().unwrap_or_default();
-            Some((index + 1, name.split_whitespace().collect()))
-        };
-        self.now.lines().enumerate().filter_map(header).collect()
-    }
-
-    /// Repairs a mistake. Returns `false` if no repair is known.
-    fn mend(&mut self, error: &ConfigError, span: Option<Range<usize>>) -> bool {
-        let what = error.what().to_owned();
-        if let Some(field) = what.strip_prefix("missing field `") {
-            let field = field.split('`').next().unwrap_or_default();
-            return self.add(field, span);
-        }
-        let Some(span) = span else { return false };
-        if error.hint().is_some_and(|hint| hint.starts_with("write `["))
-            && self.change_header(span.start)
-        {
-            return true;
-        }
-        let Ok(table) = DeTable::parse(&self.now) else { return false };
-        let Some(entry) = entry_at(table.get_ref(), span.start) else { return false };
-        let written = self.now.get(entry.value.clone()).unwrap_or_default();
-        let key = self.now.get(entry.key.clone()).unwrap_or_default();
-        if key == "command" && what.starts_with("behavior `") {
-            // A loopback address needs no grant.
-            self.replace(entry.key.start..entry.value.end, &format!("url = {LOOPBACK}"));
-            return true;
-        }
-        let instead = match key {
-            "name" => self.required(key),
-            "url" => Some(LOOPBACK.to_owned()),
-            _ if what.starts_with("`on`: ") => self.required("on"),
-            _ => instead_of(&what, error.hint(), written).or_else(|| self.required(key)),
-        };
-        let instead = instead.filter(|instead| instead != written);
-        match instead {
-            Some(instead) if entry.value.contains(&span.start) => {
-                self.replace(entry.value, &instead);
-            }
-            _ => self.blank(self.whole(&entry)),
-        }
-        true
-    }
-
-    /// Adds a field to the table at a place. Returns whether that was possible.
-    fn add(&mut self, field: &str, span: Option<Range<usize>>) -> bool {
-        let value = match field {
-            "model" => "{ provider = \"script\" }".to_owned(),
-            "max_cost_usd" => "1.0".to_owned(),
-            "per" => "\"day\"".to_owned(),
-            "scope" => "\"agent\"".to_owned(),
-            field => match self.required(field) {
-                Some(value) => value,
-                None => return false,
-            },
-        };
-        let line = format!("{field} = {value}\n");
-        // The table without a header is the file itself.
-        let header = span.filter(|span| span.start < self.now.len()).and_then(|span| {
-            let begin = self.now[..span.start].rfind('\n').map_or(0, |at| at + 1);
-            self.now[begin..].trim_start().starts_with('[').then_some(begin)
-        });
-        let (at, from) = match header {
-            Some(begin) if field != "model" => {
-                let end = self.now[begin..].find('\n').map_or(self.now.len(), |at| begin + at + 1);
-                (end, line_of(&self.now, &(begin..begin)))
-            }
-            None if field == "model" => (0, 0),
-            _ => return false,
-        };
-        if at > 0 && !self.now[..at].ends_with('\n') {
-            self.now.push('\n');
-            let last = self.lines.last().copied().unwrap_or(1);
-            self.lines.push(last);
-            return self.add(field, Some(at.saturating_sub(1)..at));
-        }
-        let of = self.lines.get(from.saturating_sub(1)).copied().unwrap_or(1);
-        self.now.insert_str(at, &line);
-        self.lines.insert(from, of);
-        true
-    }
-
-    /// Returns a value for a required field.
-    fn required(&self, field: &str) -> Option<String> {
-        Some(match field {
-            "name" => format!("\"{}\"", self.fresh_name()),
-            "kind" => "\"command\"".to_owned(),
-            "description" => "\"text\"".to_owned(),
-            "on" => "\"run.failed\"".to_owned(),
-            "provider" => "\"script\"".to_owned(),
-            "input_per_mtok" | "output_per_mtok" => "1.0".to_owned(),
-            _ => return None,
-        })
-    }
-
-    /// Turns the table whose header is in a line into a list, or a list into its first table. Returns `false` if there
-    /// is no header.
-    fn change_header(&mut self, at: usize) -> bool {
-        let begin = self.now[..at].rfind('\n').map_or(0, |at| at + 1);
-        let line = self.now[begin..].lines().next().unwrap_or_default();
-        let Some((name, _)) = line.trim_start().split_once(']') else { return false };
-        let end = begin + line.len();
-        let Some(list) = name.strip_prefix("[[") else {
-            let Some(name) = name.strip_prefix('[') else { return false };
-            let instead = format!("[[{name}]]");
-            self.now.replace_range(begin..end, &instead);
-            return true;
-        };
-        let (instead, header) = (format!("[{list}]"), format!("[[{list}]]"));
-        self.now.replace_range(begin..end, &instead);
-        while let Some(further) = self.now.find(&header) {
-            let further = Entry { key: further + 1..further + 2, value: further..further };
-            self.blank(self.whole(&further));
-        }
-        true
-    }
-
-    /// Returns the place of an entry; of a header, with its whole table.
-    fn whole(&self, entry: &Entry) -> Range<usize> {
-        let begin = self.now[..entry.key.start].rfind('\n').map_or(0, |at| at + 1);
-        if !self.now[begin..entry.key.start].trim_start().starts_with('[') {
-            return entry.key.start..entry.value.end.max(entry.key.end);
-        }
-        let mut at = begin;
-        for line in self.now[begin..].split_inclusive('\n') {
-            if at > begin && line.trim_start().starts_with('[') {
-                break;
-            }
-            at += line.len();
-        }
-        begin..at
-    }
-
-    /// Returns a name that is not in the text.
-    fn fresh_name(&self) -> String {
-        let mut names = (0_u32..).map(|number| format!("name-{number}"));
-        names.find(|name| !self.now.contains(name.as_str())).unwrap_or_default()
-    }
-
-    fn blank(&mut self, range: Range<usize>) {
-        let Some(text) = self.now.get(range.clone()) else { return };
-        let blank: String = text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
-        // In a list or a table on one line, the comma is removed too.
-        let behind = self.now[range.end..].find(|c: char| c != ' ').map(|at| range.end + at);
-        let before = self.now[..range.start].trim_end().len();
-        let comma = match behind {
-            Some(at) if self.now[at..].starts_with(',') => Some(at),
-            _ if self.now[..before].ends_with(',') => Some(before - 1),
-            _ => None,
-        };
-        self.now.replace_range(range, &blank);
-        if let Some(comma) = comma {
-            self.now.replace_range(comma..=comma, " ");
-        }
-    }
-
-    /// Replaces a value; the number of lines stays the same.
-    fn replace(&mut self, range: Range<usize>, instead: &str) {
-        let lines = self.now[range.clone()].matches('\n').count();
-        if lines > 0 {
-            self.blank(range.start..range.end);
-            self.now.insert_str(range.start, instead);
-        } else {
-            self.now.replace_range(range, instead);
-        }
-    }
-}
-
-/// Returns a valid value in place of an invalid one, if the message or the hint names its type.
-fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
-    if what.contains("unknown variant") {
-        // The hint offers one variant, or lists all of them.
-        let hint = hint?;
-        let known = hint.split('`').nth(1).or_else(|| hint.strip_prefix("known here: "))?;
-        return Some(format!("\"{}\"", known.split(", ").next()?));
-    }
-    if what.contains("must be an amount above 0") {
-        return Some("1.0".to_owned());
-    }
-    let (_, expected) = what.split_once("expected ")?;
-    let instead = match expected {
-        "a boolean" => "false",
-        "a list" => "[]",
-        "a number" => "1.0",
-        "a string" => "\"text\"",
-        "a table" => "{}",
-        whole if whole.starts_with("a whole number") => "1",
-        _ => return None,
-    };
-    (instead != written).then(|| instead.to_owned())
-}
-
-/// Finds the innermost entry whose key or value contains a place.
-fn entry_at(table: &DeTable<'_>, at: usize) -> Option<Entry> {
-    table.iter().find_map(|(key, value)| {
-        let entry = || Entry { key: key.span(), value: value.span() };
-        in_value(value.get_ref(), at)
-            .or_else(|| (key.span().contains(&at) || value.span().contains(&at)).then(entry))
-    })
-}
-
-fn in_value(value: &DeValue<'_>, at: usize) -> Option<Entry> {
-    match value {
-        DeValue::Array(values) => values.iter().find_map(|value| {
-            let is_it = !value.get_ref().is_table() && value.span().contains(&at);
-            let element = || Entry { key: value.span(), value: value.span() };
-            in_value(value.get_ref(), at).or_else(|| is_it.then(element))
-        }),
-        DeValue::Table(table) => entry_at(table, at),
-        _ => None,
+        Ok(Checked { file, mistakes, headers, stand_ins })
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
+use backstop_config::{AgentFile, Checked, ConfigError, ToolTable};
 use backstop_react::BuildError;
 use backstop_redact::Redactor;
 use backstop_tool::Toolset;
 
 use super::credentials::without_commands;
-use super::model::{Keys, check_cooldown, provider};
+use super::model::{Keys, check_cooldown, refusals};
 use super::usable::lacking;
 use super::walls::surroundings;
 use super::{folder_of, memory, registration, servers, tool};
@@ -40,7 +40,7 @@ impl Mistake {
     }
 }
 
-/// Returns the mistakes of a file that parsing does not find. Tables with known mistakes are left out.
+/// Returns the mistakes of a file that parsing does not find.
 pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     mistakes_with(checked, path, Keys::Any)
 }
@@ -53,41 +53,33 @@ pub(crate) fn held_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
 fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
-    let mut found = Vec::new();
-    let mut note = |table: &str, index: usize, result: Result<(), CliError>| {
-        let is_known = checked.is_mistaken(table, index);
-        if let Some(error) = result.err().filter(|_| !is_known) {
-            found.push(Mistake::of(&error, path, checked.line_of(table, index)));
-        }
-    };
-    note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
-    let model = |table: &ModelTable| {
-        provider(&without_commands(table.clone()), path, folder, keys).map(drop)
-    };
+    let mut found = MistakeList { checked, path, mistakes: Vec::new() };
+    found.note("agent", 0, file.agent.instructions(path, folder).err().map(Into::into));
     for (place, pool) in file.model.pools().iter().enumerate() {
         for (entry, table) in pool.iter().enumerate() {
             let index = (place + entry).saturating_sub(1);
-            let result = check_cooldown(table, pool, path).and_then(|()| model(table));
-            note(table.header().trim_matches(['[', ']']), index, result);
+            let table_name = table.header().trim_matches(['[', ']']);
+            found.note(table_name, index, check_cooldown(table, pool, path).err());
+            let bare = without_commands(table.clone());
+            found.note(table_name, index, refusals(&bare, path, folder, keys));
         }
     }
     if let Some(url) = &file.store.url {
-        note("store", 0, store::parse(url, &Origin::File(path)).and_then(|url| store::check(&url)));
+        let parsed = store::parse(url, &Origin::File(path)).and_then(|url| store::check(&url));
+        found.note("store", 0, parsed.err());
     }
     if file.environment.is_some() {
-        note("environment", 0, surroundings(None, file, path, folder, None).map(drop));
+        found.note("environment", 0, surroundings(None, file, path, folder, None).err());
     }
     for (index, table) in file.mcp.iter().enumerate() {
-        note("mcp", index, servers::check(table, file, path, keys));
+        found.note("mcp", index, servers::check(table, file, path, keys).err());
     }
-    found.extend(tool_mistakes(checked, path));
+    found.mistakes.extend(tool_mistakes(checked, path));
+    found.note_whole(file);
     // Invalid rules are found once for each program that they apply to.
     let mut said = BTreeSet::new();
-    found.retain(|mistake| said.insert(mistake.what.clone()));
-    if found.is_empty() && checked.mistakes.is_empty() {
-        found.extend(together(file, path, checked));
-    }
-    found
+    found.mistakes.retain(|mistake| said.insert(mistake.what.clone()));
+    found.mistakes
 }
 
 /// Returns the mistakes of a file's tools.
@@ -95,40 +87,84 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
     let entries = memory::entries(file, path, None, &Redactor::new());
-    let mut found = Vec::new();
+    let mut found = MistakeList { checked, path, mistakes: Vec::new() };
     for (index, table) in file.tools.iter().enumerate() {
-        let errors: Vec<CliError> = match tool(table, file, path, folder, &entries) {
-            Err(error) => vec![error],
-            Ok(tool) => {
-                let unfit = Toolset::new().add(tool).err();
-                let unfit = unfit.map(|error| registration(&error, path));
-                let lacking = lacking(table, file, path, folder).into_iter().map(Into::into);
-                unfit.into_iter().chain(lacking).collect()
-            }
-        };
-        if !checked.is_mistaken("tools", index) {
-            let line = checked.line_of("tools", index);
-            found.extend(errors.iter().map(|error| Mistake::of(error, path, line)));
-        }
+        let refused = tool::refusals(table, path, folder);
+        // A tool that cannot be made says nothing further of what it is made of.
+        let unfit = refused.is_empty().then(|| {
+            let parts = tool_parts(table);
+            let unfit = parts.into_iter().filter_map(|part| {
+                let tool = tool(&part, file, path, folder, &entries);
+                let tool = tool.and_then(|tool| {
+                    Toolset::new().add(tool).map_err(|error| registration(&error, path))
+                });
+                tool.err()
+            });
+            unfit.collect::<Vec<_>>()
+        });
+        found.note("tools", index, refused.into_iter().map(Into::into));
+        found.note("tools", index, unfit.into_iter().flatten());
+        found.note("tools", index, lacking(table, file, path, folder).into_iter().map(Into::into));
     }
-    found
+    found.mistakes
 }
 
-/// Returns the first conflict between parts of the file, such as equal names.
-fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake> {
-    let agent = match super::agent_with(file, path, None, Keys::Any) {
-        Ok(agent) => agent,
-        Err(error) => return Some(Mistake::of(&error, path, None)),
-    };
-    let error = agent.build().err()?;
-    let table = match &error {
-        BuildError::Schema { .. } => Some("agent"),
-        BuildError::UnknownPrice { .. } => Some("agent.budget"),
-        BuildError::Setting(_) | BuildError::ToolChoice(_) | BuildError::ToolNotFound(_) => {
-            Some("model")
+/// Returns a tool's table with one of its schemas, and with the other: each may be invalid.
+fn tool_parts(table: &ToolTable) -> Vec<ToolTable> {
+    match table.schema.is_some() && table.output_schema.is_some() {
+        true => {
+            let (mut input, mut output) = (table.clone(), table.clone());
+            (input.output_schema, output.schema) = (None, None);
+            vec![input, output]
         }
-        _ => None,
-    };
-    let line = table.and_then(|table| checked.line_of(table, 0));
-    Some(Mistake::of(&super::not_built(&error, path), path, line))
+        false => vec![table.clone()],
+    }
+}
+
+/// The mistakes found in a file.
+struct MistakeList<'c> {
+    checked: &'c Checked,
+    path: &'c Path,
+    mistakes: Vec<Mistake>,
+}
+
+impl MistakeList<'_> {
+    /// Notes the errors of a table, each once. An error that may follow from a mistake of the text is left out.
+    fn note(&mut self, table: &str, index: usize, errors: impl IntoIterator<Item = CliError>) {
+        let line = self.checked.line_of(table, index);
+        for error in errors {
+            let mut mistake = Mistake::of(&error, self.path, line);
+            let is_known =
+                self.mistakes.iter().any(|it| (it.line, &it.what) == (line, &mistake.what));
+            if is_known || self.checked.may_explain(table, index, &mistake.what) {
+                continue;
+            }
+            mistake.what = self.checked.as_written(&mistake.what);
+            self.mistakes.push(mistake);
+        }
+    }
+
+    /// Notes the first conflict between parts of the file, such as equal names.
+    fn note_whole(&mut self, file: &AgentFile) {
+        let agent = match super::agent_with(file, self.path, None, Keys::Any) {
+            Ok(agent) => agent,
+            // It is that of a table, unless nothing else is wrong.
+            Err(error) if self.mistakes.is_empty() && self.checked.mistakes.is_empty() => {
+                return self.mistakes.push(Mistake::of(&error, self.path, None));
+            }
+            Err(_) => return,
+        };
+        let Some(error) = agent.build().err() else { return };
+        let table = match &error {
+            BuildError::Schema { .. } => "agent",
+            BuildError::UnknownPrice { .. } => "agent.budget",
+            BuildError::Setting(_) | BuildError::ToolChoice(_) | BuildError::ToolNotFound(_) => {
+                "model"
+            }
+            // It is a table's own.
+            _ if !self.mistakes.is_empty() => return,
+            _ => "",
+        };
+        self.note(table, 0, [super::not_built(&error, self.path)]);
+    }
 }

@@ -204,6 +204,22 @@ fn built<P: Protocol>(
     Ok((Arc::new(provider), secrets))
 }
 
+/// Returns the mistakes of a model's table.
+pub(super) fn refusals(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+    keys: Keys,
+) -> Vec<CliError> {
+    let is_script = model.provider == ProviderName::Script;
+    let unnamed = model_name(model, path).err().filter(|_| !is_script);
+    let mut named = model.clone();
+    // Without a name, no other mistake would be found.
+    named.model.get_or_insert_with(|| "unnamed".to_owned());
+    let refused = provider(&named, path, folder, keys).err();
+    unnamed.into_iter().chain(refused).collect()
+}
+
 /// Builds the provider; returns it with its secrets, for redaction.
 pub(super) fn provider(
     model: &ModelTable,

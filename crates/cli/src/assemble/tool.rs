@@ -44,10 +44,69 @@ pub(crate) fn tool(
     folder: &Path,
     entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
+    if let Some(refused) = refusals(table, path, folder).into_iter().next() {
+        return Err(refused.into());
+    }
     match table.kind {
         ToolKind::Command => command_tool(table, file, path, folder),
         _ => builtin_tool(table, file, path, folder, entries),
     }
+}
+
+/// Returns the mistakes of a tool's table, as far as its keys show them.
+pub(super) fn refusals(table: &ToolTable, path: &Path, folder: &Path) -> Vec<ConfigError> {
+    match table.kind {
+        ToolKind::Command => command_refusals(table, path, folder),
+        _ => builtin_refusals(table, path),
+    }
+}
+
+fn command_refusals(table: &ToolTable, path: &Path, folder: &Path) -> Vec<ConfigError> {
+    let mut refused = Vec::new();
+    if table.command.as_ref().is_none_or(Vec::is_empty) {
+        refused.push(missing("command", table, path));
+    }
+    if table.description.is_none() {
+        refused.push(missing("description", table, path));
+    }
+    let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    if !cwd.is_dir() {
+        let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
+        refused.push(ConfigError::new(path, what));
+    }
+    refused
+}
+
+fn missing(key: &str, table: &ToolTable, path: &Path) -> ConfigError {
+    ConfigError::new(path, format!("tool `{}` has no {key}", table.name))
+        .with_hint(format!("add `{key} = …` to its [[tools]] table"))
+}
+
+fn builtin_refusals(table: &ToolTable, path: &Path) -> Vec<ConfigError> {
+    let name = table.name.as_str();
+    if !BUILT_IN.contains(&name) {
+        let unknown = ConfigError::new(path, format!("there is no built-in tool `{name}`"));
+        return vec![unknown.with_hint(of_unknown(name))];
+    }
+    let takes_time = matches!(name, "http_fetch" | "shell");
+    let given: [(&str, bool); 11] = [
+        ("description", table.description.is_some()),
+        ("schema", table.schema.is_some()),
+        ("output_schema", table.output_schema.is_some()),
+        ("command", table.command.is_some()),
+        ("env", table.env.is_some() && name != "shell"),
+        ("timeout_ms", table.timeout_ms.is_some() && !takes_time),
+        ("capabilities", table.capabilities.is_some()),
+        ("idempotent", table.idempotent.is_some()),
+        ("once", table.once.is_some()),
+        ("exploratory", table.exploratory.is_some()),
+        ("environment", table.environment.is_some() && !takes_time),
+    ];
+    let refused = given.iter().filter(|(_, given)| *given).map(|(key, _)| {
+        let what = format!("tool `{name}` is built in; `{key}` does not apply to it");
+        ConfigError::new(path, what).with_hint("take the key out")
+    });
+    refused.collect()
 }
 
 /// Returns the surroundings of a tool's program.
@@ -79,13 +138,11 @@ fn command_tool(
     path: &Path,
     folder: &Path,
 ) -> Result<Arc<dyn Tool>, CliError> {
-    let missing = |what: &str| {
-        ConfigError::new(path, format!("tool `{}` has no {what}", table.name))
-            .with_hint(format!("add `{what} = …` to its [[tools]] table"))
-    };
     let command = table.command.as_deref().unwrap_or_default();
-    let (program, arguments) = command.split_first().ok_or_else(|| missing("command"))?;
-    let description = table.description.as_deref().ok_or_else(|| missing("description"))?;
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| missing("command", table, path))?;
+    let description = table.description.as_deref();
+    let description = description.ok_or_else(|| missing("description", table, path))?;
     let schema = table.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
     let mut spec = ToolSpec::new(table.name.as_str(), description, schema);
     spec.output_schema = table.output_schema.as_ref().map(JsonText::from);
@@ -96,10 +153,6 @@ fn command_tool(
     spec.once = table.once.as_deref().map(Into::into);
     spec.timeout = table.timeout_ms.map(Duration::from_millis);
     let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
-    if !cwd.is_dir() {
-        let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
-        return Err(ConfigError::new(path, what).into());
-    }
     let program = Program::new(program, arguments.iter().cloned(), cwd, variables(table));
     let around = surroundings_of(table, file, path, folder)?;
     Ok(Arc::new(CommandTool::new(spec, surrounded(program, around))))
@@ -113,24 +166,6 @@ fn builtin_tool(
     entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
     let name = table.name.as_str();
-    let takes_time = matches!(name, "http_fetch" | "shell");
-    let given: [(&str, bool); 11] = [
-        ("description", table.description.is_some()),
-        ("schema", table.schema.is_some()),
-        ("output_schema", table.output_schema.is_some()),
-        ("command", table.command.is_some()),
-        ("env", table.env.is_some() && name != "shell"),
-        ("timeout_ms", table.timeout_ms.is_some() && !takes_time),
-        ("capabilities", table.capabilities.is_some()),
-        ("idempotent", table.idempotent.is_some()),
-        ("once", table.once.is_some()),
-        ("exploratory", table.exploratory.is_some()),
-        ("environment", table.environment.is_some() && !takes_time),
-    ];
-    if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
-        let what = format!("tool `{name}` is built in; `{key}` does not apply to it");
-        return Err(ConfigError::new(path, what).with_hint("take the key out").into());
-    }
     let timeout = table.timeout_ms.map(Duration::from_millis);
     let is_unattended = table.approval == Some(false);
     let base = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));

@@ -83,6 +83,9 @@ fn unrunnable(table: &ToolTable, path: &Path, folder: &Path) -> Option<ConfigErr
     let of_tool = |what: String| ConfigError::new(path, format!("tool `{}`: {what}", table.name));
     if program.contains('/') {
         let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+        if !cwd.is_dir() {
+            return None;
+        }
         let found: PathBuf = cwd.join(program).components().collect();
         return match (found.is_file(), is_executable(&found)) {
             (false, _) => Some(

@@ -69,6 +69,62 @@ fn check_names_what_tools_lack() {
     assert_eq!(doctor.out.matches("mend  tools").count(), 7, "{}", doctor.out);
 }
 
+/// Spec: C5, W8. Ten mistakes of different sections, some of them in one table.
+#[test]
+fn check_finds_all_mistakes_in_one_pass() {
+    let bench = Bench::new();
+    let text = "[agent]\nnmae = \"x\"\n[agent.limits]\nmax_iterations = 0\n[agent.policy]\n\
+        grant = [\"fs:raed\"]\n[model]\nprovider = \"openai\"\ntemperature = 9.0\ntool_choice = \"lok\"\n\
+        [[tools]]\nkind = \"command\"\nname = \"look\"\ndescription = \"d\"\n\
+        command = [\"no-such-it\"]\ncwd = \"nowhere\"\ncolour = \"red\"\n\
+        [[tools]]\nkind = \"builtin\"\nname = \"fs_raed\"\ntimeout_ms = 0\n\
+        [[tools]]\nkind = \"builtin\"\nname = \"memory_save\"\ncommand = [\"x\"]\nidempotent = true\n\
+        [[mcp]]\nname = \"m\"\nurl = \"ftp://x\"\n[[limit]]\nscope = \"agnt\"\nper = \"day\"\nmax_cost_usd = 1\n\
+        [store]\nurl = \"mysql://x\"\n[redact]\npatterns = [\"(\"]\n";
+    bench.write("a.toml", text);
+    let found = bench.run(&["check", "a.toml", "--json"]).fails(2, "").json();
+    let found: Vec<_> =
+        found.iter().map(|it| (&it["line"], it["message"].as_str().unwrap())).collect();
+    for (line, what) in [
+        (2, "unknown field `nmae`"),
+        (4, "`max_iterations` must be at least 1"),
+        (6, "grant `fs:raed` is not valid"),
+        (7, "[model] names no model"),
+        (9, "`temperature` must be from 0 to 2"),
+        (11, "tool `look` runs in"),
+        (11, "tool `look`: there is no program `no-such-it`"),
+        (11, "tool `look` has no `schema`"),
+        (17, "unknown field `colour`"),
+        (18, "there is no built-in tool `fs_raed`"),
+        (21, "`timeout_ms` must be at least 1"),
+        (22, "tool `memory_save` is built in; `command`"),
+        (22, "tool `memory_save` is built in; `idempotent`"),
+        (27, "`url` of MCP server `m` has neither"),
+        (31, "`scope`: unknown variant `agnt`"),
+        (34, "invalid store URL"),
+        (37, "pattern `(`"),
+    ] {
+        let is_it =
+            |(at, message): &&(&serde_json::Value, &str)| **at == line && message.starts_with(what);
+        assert_eq!(found.iter().filter(is_it).count(), 1, "{line}: {what}: {found:#?}");
+    }
+}
+
+/// Spec: C5, W8. Values in place of mistaken ones cause no mistakes of their own.
+#[test]
+fn check_invents_no_mistakes() {
+    let bench = Bench::new();
+    let text = "[agent.policy]\ngrant = [\"process:spawn\"]\n[model]\nprovider = \"olama\"\nmodle = \"m\"\n\
+        [[tools]]\nkind = \"command\"\nname = \"look\"\ndescription = 3\nschema = { type = \"object\" }\n\
+        comand = [\"true\"]\n[[tools]]\nkind = \"command\"\nname = \"look\"\ndescription = \"d\"\n\
+        schema = { type = \"object\" }\ncommand = \"true\"\ncwd = \"nowhere\"\n";
+    bench.write("a.toml", text);
+    let found = bench.run(&["check", "a.toml", "--json"]).fails(2, "").json();
+    let lines: Vec<_> = found.iter().map(|it| it["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [4, 5, 9, 11, 12, 14, 17], "{found:#?}");
+    assert!(found[4]["message"].as_str().unwrap().starts_with("tool `look` runs in"), "{found:#?}");
+}
+
 /// Spec: Y1
 #[test]
 fn a_denied_call_says_what_to_grant() {
