@@ -18,6 +18,7 @@ mod ids;
 mod interrupted;
 mod limits;
 mod names;
+mod newest;
 mod output;
 mod page;
 mod progress;

@@ -7,6 +7,7 @@ use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
 use super::wanted::Wanted;
+use crate::newest::find_newest;
 
 /// The lines from a caller to its child runs.
 #[derive(Clone, Copy)]
@@ -122,11 +123,9 @@ fn is_root_again(run: &RunSummary, caller: &RunSummary) -> bool {
 
 /// Lists the top runs: of each matching run, its highest matching caller or itself.
 async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, LogError> {
-    let limit = usize::try_from(wanted.limit()).unwrap_or(usize::MAX);
     let mut callers = Callers::new(log);
     let mut texts = BTreeMap::new();
-    let mut looked_at = wanted.limit();
-    loop {
+    find_newest(wanted.limit(), async |looked_at| {
         let (runs, is_all) = wanted.newest(log, looked_at, &mut texts).await?;
         let fitting: BTreeSet<RunId> = runs.iter().map(|run| run.run.clone()).collect();
         let mut tops = BTreeMap::new();
@@ -139,11 +138,9 @@ async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, Lo
             let top = above.into_iter().rfind(fits).unwrap_or(run);
             tops.insert((top.started_at, top.run.clone()), top);
         }
-        if is_all || tops.len() >= limit {
-            return Ok(tops.into_values().rev().take(limit).collect());
-        }
-        looked_at = looked_at.saturating_mul(4);
-    }
+        Ok((tops.into_values().rev().collect(), is_all))
+    })
+    .await
 }
 
 /// Lists the child runs of runs by caller, oldest first. Child runs have the session of their caller.

@@ -7,6 +7,7 @@ use layer0::id::RunId;
 
 use super::search::holds_text;
 use crate::args::{ListedState, RunsListArgs};
+use crate::newest::find_newest;
 
 /// The conditions of a list, including those that a log does not support.
 pub(super) struct Wanted {
@@ -63,17 +64,9 @@ impl Wanted {
 
     /// Returns the newest matching runs.
     pub(super) async fn runs(&self, log: &dyn EventLog) -> Result<Vec<RunSummary>, LogError> {
-        let wanted = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let mut looked_at = self.limit;
         let mut texts = BTreeMap::new();
-        loop {
-            let (mut runs, is_all) = self.newest(log, looked_at, &mut texts).await?;
-            if is_all || runs.len() >= wanted {
-                runs.truncate(wanted);
-                return Ok(runs);
-            }
-            looked_at = looked_at.saturating_mul(4);
-        }
+        find_newest(self.limit, async |looked_at| self.newest(log, looked_at, &mut texts).await)
+            .await
     }
 
     /// Returns the matching ones of the log's newest runs, and whether these are all. `texts` caches which runs contain

@@ -1,5 +1,6 @@
 //! `backstop sessions list`
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::args::SessionsListArgs;
 use crate::exit::CliError;
+use crate::newest::find_newest;
 use crate::output;
 use crate::store::{self, Database};
 
@@ -77,20 +79,14 @@ async fn newest(
     filter: RunFilter,
     limit: u32,
 ) -> Result<Vec<SessionId>, LogError> {
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut looked_at = limit;
-    loop {
+    find_newest(limit, async |looked_at| {
         let runs = log.runs(filter.clone().limit(looked_at)).await?;
         let is_all = runs.len() < usize::try_from(looked_at).unwrap_or(usize::MAX);
-        let mut seen = std::collections::BTreeSet::new();
-        let mut sessions: Vec<SessionId> =
-            runs.into_iter().map(|run| run.session).filter(|id| seen.insert(id.clone())).collect();
-        if is_all || sessions.len() >= most {
-            sessions.truncate(most);
-            return Ok(sessions);
-        }
-        looked_at = looked_at.saturating_mul(4);
-    }
+        let mut seen = BTreeSet::new();
+        let sessions = runs.into_iter().map(|run| run.session);
+        Ok((sessions.filter(|id| seen.insert(id.clone())).collect(), is_all))
+    })
+    .await
 }
 
 impl SessionLine {
