@@ -47,16 +47,15 @@ enum Action {
 }
 
 impl Behaviors {
-    /// Serves the behaviours of a file that no other host serves, before the first event for them.
+    /// Serves the behaviours that no other host serves, before the first event for them.
     pub(crate) async fn serve(
-        file: &AgentFile,
-        path: &Path,
+        behaviors: Vec<Arc<dyn Behavior>>,
         database: &Database,
     ) -> Result<Self, CliError> {
-        if file.behaviors.is_empty() {
+        if behaviors.is_empty() {
             return Ok(Self(None));
         }
-        let serving = host(database, of_file(file, path)?)?.serve();
+        let serving = host(database, behaviors)?.serve();
         serving.taken().await;
         Ok(Self(Some(serving)))
     }
@@ -98,7 +97,10 @@ pub(crate) fn host(
 }
 
 /// Builds the behaviours of a file.
-pub(crate) fn of_file(file: &AgentFile, path: &Path) -> Result<Vec<Arc<dyn Behavior>>, CliError> {
+pub(crate) fn read_behaviors(
+    file: &AgentFile,
+    path: &Path,
+) -> Result<Vec<Arc<dyn Behavior>>, CliError> {
     let redactor = assemble::redactor(file, path);
     let made = |table: &BehaviorTable| {
         let redactor = redactor.clone();

@@ -14,7 +14,7 @@ use crate::args::{
     BehaviorsRedeliverArgs,
 };
 use crate::assemble::fetch_credentials;
-use crate::behaviors::{host, of_file};
+use crate::behaviors::{host, read_behaviors};
 use crate::exit::{self, CliError};
 use crate::output::{counted, style::BAD};
 use crate::{agent_file, output, store};
@@ -143,7 +143,7 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
     fetch_credentials(&mut file, &args.agent).await?;
     let url = file.store.url.as_deref().map(|url| (url, args.agent.as_path()));
     let chosen = store::choose(&args.store, url)?;
-    let behaviors = of_file(&file, &args.agent)?;
+    let behaviors = read_behaviors(&file, &args.agent)?;
     let Some(database) = store::open_existing(&chosen).await? else {
         return Err(refused(RedeliverError::NotFound(args.id)));
     };

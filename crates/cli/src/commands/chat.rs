@@ -11,7 +11,7 @@ use self::slash::{Slash, Then};
 use crate::agent_file;
 use crate::args::ChatArgs;
 use crate::assemble::{self, Servers};
-use crate::behaviors::{self, Behaviors};
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
 use crate::output::{self, LineInput, Lines, note};
@@ -27,11 +27,11 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     // Checked before a store is created for them.
-    behaviors::of_file(&file, &args.agent)?;
+    let behaviors = read_behaviors(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
-    let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
+    let behaviors = Behaviors::serve(behaviors, &database).await?;
     let turns = Turns::start();
     // The store's URL is in the agent file, so that no flag is needed.
     let is_of_file = args.store.store.is_none() && file.store.url.is_some();

@@ -7,7 +7,7 @@ use backstop_react::{ForkRequest, RecordedTools, Source};
 
 use crate::advice::Advice;
 use crate::args::{ForkArgs, ForkTools};
-use crate::behaviors::Behaviors;
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::commands::resume::sum;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
@@ -79,7 +79,8 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         None => recorded.served_agent(&database).await?,
     };
     let agent = recorded.build(equipped(agent, &database))?;
-    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
+    let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
+    let behaviors = Behaviors::serve(behaviors, &database).await?;
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.fork(request).await;

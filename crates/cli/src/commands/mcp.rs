@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::args::McpArgs;
 use crate::assemble::Servers;
-use crate::behaviors::Behaviors;
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::exit::CliError;
 use crate::output::note;
 use crate::several::{self, Files};
@@ -79,7 +79,7 @@ async fn serve(
         let agent = assemble::build(agent, path)?;
         offers.push(offer(&agent, file));
         orchestrator = orchestrator.operator(agent);
-        behaviors.push(Behaviors::serve(file, path, database).await?);
+        behaviors.push(Behaviors::serve(read_behaviors(file, path)?, database).await?);
     }
     let orchestrator = orchestrator.build().map_err(CliError::usage)?;
     let server = offers.into_iter().fold(Server::new(orchestrator), Server::offer);

@@ -13,7 +13,7 @@ use layer0::usage::BudgetIncrease;
 use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::ResumeArgs;
-use crate::behaviors::Behaviors;
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::current::CurrentFile;
@@ -79,7 +79,8 @@ async fn resume_one(
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
-    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
+    let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
+    let behaviors = Behaviors::serve(behaviors, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ResumeRequest::new(run)
         .by(by(args.by))
@@ -116,7 +117,8 @@ async fn resume_one(
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
     let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
-    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
+    let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
+    let behaviors = Behaviors::serve(behaviors, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ReopenRequest::new(run)
         .by(by(args.by))

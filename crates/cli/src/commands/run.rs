@@ -12,7 +12,7 @@ use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::{RunArgs, StoreArgs};
 use crate::assemble::{self, Servers};
-use crate::behaviors::{self, Behaviors};
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
@@ -34,11 +34,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     // Checked before a store is created for them.
-    behaviors::of_file(&file, &args.agent)?;
+    let behaviors = read_behaviors(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
-    let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
+    let behaviors = Behaviors::serve(behaviors, &database).await?;
 
     let mut request = RunRequest::new(input).images(images);
     request.session = args.session.map(Into::into);

@@ -16,7 +16,7 @@ use layer0::id::RunId;
 
 use crate::args::WatchArgs;
 use crate::assemble::fetch_credentials;
-use crate::behaviors::{host, of_file};
+use crate::behaviors::{host, read_behaviors};
 use crate::exit::CliError;
 use crate::output::style::BAD;
 use crate::output::{self, note};
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
     let chosen = several::choose_kept(&args.store, &files)?;
     let mut behaviors = Vec::new();
     for (path, file) in &files {
-        behaviors.extend(of_file(file, path)?);
+        behaviors.extend(read_behaviors(file, path)?);
     }
     let table = several::store_table(&files)?;
     let database = store::open(&chosen, &table).await?;

@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::args::WorkerArgs;
 use crate::assemble::{self, Servers};
-use crate::behaviors::Behaviors;
+use crate::behaviors::{Behaviors, read_behaviors};
 use crate::exit::{CliError, STORAGE};
 use crate::output::{self, alert, note};
 use crate::store::Database;
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         // There is no terminal here: approvals wait for `backstop approve`.
         let agent = assemble::agent(file, path, Some(&database))?.store(&database);
         worker = worker.operator(assemble::build(servers.give(agent), path)?);
-        behaviors.push(Behaviors::serve(file, path, &database).await?);
+        behaviors.push(Behaviors::serve(read_behaviors(file, path)?, &database).await?);
     }
     let worker = worker.build().map_err(CliError::usage)?;
     let told = tokio::spawn(tell(worker.subscribe(), args.json));
