@@ -1,10 +1,12 @@
-//! Tables of aligned columns.
+//! Tables of aligned columns. Widths are those of a terminal: a letter of Chinese or an emoji has two cells.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Space between two columns.
 const GAP: &str = "  ";
-/// Smallest width to which a column is cut, in characters.
+/// Smallest width to which a column is cut, in cells of a terminal.
 const NARROWEST: usize = 12;
-/// Largest width to which a column is padded, in characters; longer cells exceed it.
+/// Largest width to which a column is padded, in cells of a terminal; longer texts exceed it.
 const WIDEST: usize = 120;
 
 /// Columns that a narrow terminal does not show, the least important one first.
@@ -44,7 +46,7 @@ fn widths(table: &[Vec<String>]) -> Vec<usize> {
     for row in table {
         widths.resize(row.len().max(widths.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+            *width = cell.width().max(*width);
         }
     }
     widths
@@ -80,18 +82,36 @@ fn line(row: &[String], widths: &[usize], is_cut: bool) -> String {
         if column > 0 {
             line.push_str(GAP);
         }
-        let length = cell.chars().count();
-        if is_cut && length > *width {
-            line.extend(cell.chars().take(width.saturating_sub(1)));
-            line.push('…');
-        } else {
-            line.push_str(cell);
-            let padding = (*width).min(WIDEST).saturating_sub(length);
-            line.extend(std::iter::repeat_n(' ', padding));
-        }
+        let length = match is_cut && cell.width() > *width {
+            true => {
+                let kept = cut(cell, width.saturating_sub(1));
+                line.push_str(kept);
+                line.push('…');
+                kept.width() + 1
+            }
+            false => {
+                line.push_str(cell);
+                cell.width()
+            }
+        };
+        let padding = (*width).min(WIDEST).saturating_sub(length);
+        line.extend(std::iter::repeat_n(' ', padding));
     }
     line.truncate(line.trim_end().len());
     line
+}
+
+/// Returns the beginning of a text that has at most so many cells.
+fn cut(text: &str, cells: usize) -> &str {
+    let mut left = cells;
+    let end = text.char_indices().find(|(_, c)| match left.checked_sub(c.width().unwrap_or(0)) {
+        Some(rest) => {
+            left = rest;
+            false
+        }
+        None => true,
+    });
+    end.map_or(text, |(at, _)| &text[..at])
 }
 
 #[cfg(test)]
@@ -125,6 +145,32 @@ mod tests {
         // In a smaller width, the terminal wraps the line.
         let lines = lay_out(&header, &rows, Some(10));
         assert_eq!(lines[1], "run_0123456789  finished  xxxxxxxxxxx…  xxxxxxxxxxx…");
+    }
+
+    /// Spec: C2
+    #[test]
+    fn wide_characters_keep_columns_aligned() {
+        let names =
+            ["plain", "会話", "日本語のとても長い名前", "😀 👩‍👩‍👧", "e\u{301}e\u{301}", "한국어"];
+        let rows: Vec<Vec<String>> =
+            names.iter().map(|name| vec![(*name).to_owned(), "next".to_owned()]).collect();
+        for width in [None, Some(30)] {
+            let rows = rows.iter().map(|row| match width {
+                None => row.clone(),
+                Some(_) => vec!["id".to_owned(), row[0].clone(), row[1].clone()],
+            });
+            let rows: Vec<_> = rows.collect();
+            let header: &[&str] = if width.is_none() { &["A", "B"] } else { &["ID", "A", "B"] };
+            let lines = lay_out(header, &rows, width);
+            let column = lines[0].find('B').unwrap();
+            for line in &lines[1..] {
+                let next = line.find("next").unwrap();
+                assert_eq!(line[..next].width(), column, "{lines:#?}");
+                assert!(width.is_none_or(|width| line.width() <= width), "{lines:#?}");
+            }
+        }
+        let lines = lay_out(&["ID", "A"], &[vec!["x".to_owned(), "会".repeat(50)]], Some(20));
+        assert!(lines[1].ends_with("会…") && lines[1].width() <= 20, "{lines:#?}");
     }
 
     /// Spec: C2

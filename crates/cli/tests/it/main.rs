@@ -76,6 +76,7 @@ mod spending;
 mod stating;
 mod streams;
 #[cfg(unix)]
+mod tables;
 mod terminal;
 mod trees;
 #[cfg(unix)]
