@@ -86,6 +86,8 @@ pub(crate) fn of_unknown(
     }
     let is_agent = text.lines().any(|line| line.trim_start().starts_with("[model]"));
     let place = PLACES.into_iter().find(|(_, keys)| keys.contains(&name));
+    // A table of a list, such as `[[behavior]]`, has keys of its own: what it is about does not move elsewhere.
+    let place = place.filter(|_| !is_in_list(text, span) || is_in_operator(text, span));
     if let Some((table, _)) = place.filter(|(table, _)| is_agent || table.starts_with("[agent")) {
         let table = match is_in_operator(text, span) {
             true => table.replacen('[', "[operator.", 1),
@@ -111,6 +113,13 @@ pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
         ),
         false => format!("known here: {all}"),
     })
+}
+
+/// Returns whether a place is in a table of a list.
+fn is_in_list(text: &str, span: Option<&Range<usize>>) -> bool {
+    let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let header = before.lines().rev().map(str::trim_start).find(|line| line.starts_with('['));
+    header.is_some_and(|header| header.starts_with("[["))
 }
 
 /// Returns whether a place is in a table of an operator of a scenario.
@@ -221,6 +230,29 @@ mod tests {
                 let error = AgentFile::of_text(Path::new("x.toml"), &text).unwrap_err();
                 assert_eq!(error.hint(), Some(format!("it belongs into `{table}`").as_str()));
             }
+        }
+    }
+
+    /// Spec: C5. The keys of a list's tables are its own.
+    #[test]
+    fn tables_of_lists_are_sent_nowhere_else() {
+        for (table, key) in [
+            (
+                "[[behavior]]\nname = \"b\"\non = \"run.failed\"\nurl = \"http://127.0.0.1\"",
+                "header",
+            ),
+            (
+                "[[behavior]]\nname = \"b\"\non = \"run.failed\"\nurl = \"http://127.0.0.1\"",
+                "stream",
+            ),
+            ("[[tools]]\nkind = \"command\"\nname = \"t\"", "headers"),
+            ("[[limit]]\nscope = \"agent\"", "max_model_calls"),
+            ("[[mcp]]\nname = \"m\"", "max_result_bytes"),
+        ] {
+            let text = format!("[model]\nprovider = \"script\"\n{table}\n{key} = 1\n");
+            let error = AgentFile::of_text(Path::new("x.toml"), &text).unwrap_err();
+            assert!(error.what().starts_with("unknown field"), "{error}");
+            assert!(!error.hint().unwrap().contains("belongs into"), "{key}: {:?}", error.hint());
         }
     }
 }
