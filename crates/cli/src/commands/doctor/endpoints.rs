@@ -51,7 +51,8 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
             findings.push(Finding::skipped("endpoint", "a script needs none"));
             continue;
         }
-        if let Some(unreachable) = reach(&table).await {
+        let reached = reach(&table).await;
+        if let Reached::No(unreachable) = reached {
             findings.push(unreachable);
             continue;
         }
@@ -60,7 +61,13 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
         let agreed = output::at_terminal()
             && matches!(Prompt::yes_or_no(&asks).ask().await, Some(Answer::Yes));
         if !agreed {
-            findings.push(Finding::skipped("endpoint", format!("{name} was not asked")));
+            let what = match reached {
+                Reached::Yes(address) => {
+                    format!("{address} can be reached; {name} was not asked for a word")
+                }
+                _ => format!("{name} was neither connected to nor asked for a word"),
+            };
+            findings.push(Finding::skipped("endpoint", what));
             continue;
         }
         let mut transcript = Transcript::default();
@@ -79,10 +86,20 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Connects to the endpoint of a model, which costs nothing; returns a finding if that fails.
-async fn reach(table: &ModelTable) -> Option<Finding> {
-    let url = table.base_url.clone().or_else(|| usual_url(table.provider))?;
-    let (host, port) = address(&url)?;
+/// The result of a connection to an endpoint.
+enum Reached {
+    No(Finding),
+    /// Nothing was tried: a proxy connects, or the place is not known.
+    Unknown,
+    Yes(String),
+}
+
+/// Connects to the endpoint of a model, which costs nothing.
+async fn reach(table: &ModelTable) -> Reached {
+    let url = table.base_url.clone().or_else(|| usual_url(table.provider));
+    let Some((url, (host, port))) = url.and_then(|url| Some((url.clone(), address(&url)?))) else {
+        return Reached::Unknown;
+    };
     let is_here = is_loopback(&host);
     let is_denied = check_request(&host).is_err();
     // With a proxy, only the proxy connects.
@@ -90,19 +107,19 @@ async fn reach(table: &ModelTable) -> Option<Finding> {
         .iter()
         .any(|name| std::env::var_os(name).is_some_and(|proxy| !proxy.is_empty()));
     if !is_here && (is_denied || is_proxied) {
-        return None;
+        return Reached::Unknown;
     }
     let connected = tokio::select! {
         connected = TcpStream::connect((host.as_str(), port)) => connected.map_err(|it| it.to_string()),
         () = SystemClock.sleep(PATIENCE) => Err(format!("no connection within {PATIENCE:?}")),
     };
-    let error = connected.err()?;
+    let Err(error) = connected else { return Reached::Yes(format!("{host}:{port}")) };
     let what = format!("{host}:{port} cannot be reached: {error}");
     let hint = match is_here {
         true => format!("is it running, and is base_url right? It is {url}"),
         false => format!("check the network and base_url, which is {url}"),
     };
-    Some(Finding::mend("endpoint", what, hint))
+    Reached::No(Finding::mend("endpoint", what, hint))
 }
 
 fn usual_url(provider: ProviderName) -> Option<String> {
