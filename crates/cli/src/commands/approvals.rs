@@ -166,7 +166,7 @@ async fn decide(
     };
     let done = if decision.approved { "approved" } else { "denied" };
     output::note(&format!("{id} {done} by {}", one_line(&decision.by)));
-    output::note("go on with:");
+    output::note("a process that has the run goes on by itself; where none has:");
     let resume = format!("resume {root}{}", chosen.flag());
     output::note(&format!("  {}", output::command(&resume)));
     Ok(exit)

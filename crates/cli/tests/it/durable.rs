@@ -27,7 +27,8 @@ pub(crate) fn serves_a_waiting_run(store: &str, other_store: &str) {
 
     bench.run(&["resume", run]).fails(4, id);
     bench.run(&["approve", "apr_none", "--by", "ada"]).fails(2, "no open approval `apr_none`");
-    bench.run(&["approve", id, "--by", "ada"]).ok();
+    let approved = bench.run(&["approve", id, "--by", "ada"]).ok();
+    assert!(approved.err.contains("goes on by itself; where none has:"), "{}", approved.err);
     bench.run(&["deny", id, "--by", "bob", "--reason", "no"]).fails(2, "no open approval");
     let done = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
     assert_eq!((&done["outcome"], &done["output"]), (&"completed".into(), &"done".into()));
