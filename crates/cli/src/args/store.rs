@@ -11,8 +11,8 @@ use super::values::{moment, not_blank};
 /// Where the record is kept.
 #[derive(Clone, clap::Args)]
 pub(crate) struct StoreArgs {
-    /// Store to use: sqlite:PATH or sqlite::memory: [default: the agent file's, else
-    /// $BACKSTOP_STORE, else the platform's data folder]
+    /// Store to use: sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE [default: the agent file's,
+    /// else $BACKSTOP_STORE, else the platform's data folder]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 }

@@ -15,7 +15,7 @@ use crate::names::nearest;
 #[derive(clap::Args)]
 pub(crate) struct TimeArgs {
     /// Only what began at this moment or later: RFC 3339, a day such as 2026-01-31 (UTC), or how long
-    /// ago, such as 2h or 3d
+    /// ago, such as 2h, 3d or 2w
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
     /// Only what began before this moment, written likewise
@@ -33,7 +33,7 @@ pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     text.parse().ok().or_else(whole_day).or_else(ago).ok_or_else(|| {
         format!(
             "`{text}` is no moment; write RFC 3339 such as 2026-01-31T08:00:00Z, a day such as \
-             2026-01-31, or how long ago, such as 2h or 3d"
+             2026-01-31, or how long ago, such as 2h, 3d or 2w"
         )
     })
 }
@@ -51,7 +51,7 @@ pub(super) fn from_now(text: &str) -> Result<Timestamp, String> {
     text.parse().ok().or_else(whole_day).or_else(later).ok_or_else(|| {
         format!(
             "`{text}` is no moment; write RFC 3339 such as 2026-01-31T08:00:00Z, a day such as \
-             2026-01-31, or how long from now, such as 2h or 3d"
+             2026-01-31, or how long from now, such as 2h, 3d or 2w"
         )
     })
 }
@@ -160,8 +160,10 @@ pub(super) fn not_blank(text: &str) -> Result<String, String> {
 
 /// Parses an age such as `30d`.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is no age; write a whole number and d, h, m or s, such as 30d");
+    let bad =
+        || format!("`{text}` is no age; write a whole number and w, d, h, m or s, such as 30d");
     let (number, seconds) = match text.char_indices().last() {
+        Some((at, 'w')) => (&text[..at], 7 * 24 * 60 * 60),
         Some((at, 'd')) => (&text[..at], 24 * 60 * 60),
         Some((at, 'h')) => (&text[..at], 60 * 60),
         Some((at, 'm')) => (&text[..at], 60),
@@ -175,6 +177,20 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Spec: C2
+    #[test]
+    fn ages_are_read_in_each_unit() {
+        let seconds = |text: &str| age(text).map(|age| age.as_secs());
+        for (text, expected) in [("2w", 1_209_600), ("3d", 259_200), ("2h", 7_200), ("90m", 5_400)]
+        {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+            assert!(moment(text).is_ok() && from_now(text).is_ok(), "{text}");
+        }
+        for text in ["2", "w", "2y", "-2w", "1.5w", "9999999999999999999w"] {
+            age(text).unwrap_err();
+        }
+    }
 
     /// Spec: J2w
     #[test]

@@ -64,7 +64,7 @@ pub(crate) struct EnqueueArgs {
     /// Make it known by this key: put in again with the same key and input, it is the same run
     #[arg(long, value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: Option<String>,
-    /// Start it not before this moment: RFC 3339, a day such as 2026-01-31 (UTC), or from now on, such as 2h or 3d
+    /// Start it not before this moment: RFC 3339, a day such as 2026-01-31 (UTC), or from now on, such as 2h, 3d or 2w
     #[arg(long, value_name = "TIME", value_parser = from_now)]
     pub(crate) not_before: Option<Timestamp>,
     /// Go on with this session, after the runs of it that were put in before; a new one otherwise

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, repository};
 use crate::running::{ASKS, REFUNDS};
 
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
@@ -172,4 +172,35 @@ fn a_failed_run_says_how_to_go_on() {
     }
     let well = bench.run(&["run", "agent.toml", "--json"]).fails(1, "");
     assert_eq!(well.json().len(), 1);
+}
+
+/// Returns the commands in a text of help.
+fn commands(help: &str) -> Vec<String> {
+    let listed = help.split("\nOptions:").next().unwrap().lines();
+    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
+    let is_name = |name: &&str| name.starts_with(char::is_alphabetic) && !name.contains(' ');
+    names.filter(is_name).filter(|name| *name != "help").map(ToOwned::to_owned).collect()
+}
+
+/// Spec: C1. The page names the commands without `--json`.
+#[test]
+fn every_command_but_those_named_takes_json() {
+    let bench = Bench::new();
+    let mut without = Vec::new();
+    for command in commands(&bench.run(&["--help"]).ok().out) {
+        let help = bench.run(&[&command, "--help"]).ok().out;
+        if !help.contains("Commands:") {
+            without.extend((!help.contains("--json")).then_some(command));
+            continue;
+        }
+        for below in commands(help.split("Commands:").nth(1).unwrap()) {
+            let help = bench.run(&[&command, &below, "--help"]).ok().out;
+            assert!(help.contains("--json"), "{command} {below}");
+        }
+    }
+    without.sort();
+    assert_eq!(without, ["chat", "completions", "man", "mcp"]);
+    let page = std::fs::read_to_string(repository().join("docs/command-line.md")).unwrap();
+    let named: Vec<String> = without.iter().map(|name| format!("`{name}`")).collect();
+    assert!(page.contains(&format!("`--json` (all but {})", named.join(", "))));
 }
