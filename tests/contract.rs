@@ -10,6 +10,7 @@ mod headers;
 mod listeners;
 mod memories;
 mod outputs;
+mod readme;
 mod rules;
 mod settings;
 mod stores;
