@@ -195,7 +195,7 @@ impl Repeats {
 }
 
 /// Checks the text of a turn without a new call that does not end the run.
-pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
+fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
     let (hash, count) = text?;
     let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
     Some(Tripped::Stagnation { text_hash: hex_of(hash), count, limit })

@@ -11,7 +11,6 @@ use layer0::{Code, code};
 
 use super::Run;
 use crate::failure::FailureCause;
-use crate::guards::stagnation;
 use crate::io::{Effect, ModelCall};
 use crate::phase::Phase;
 use crate::phase::paused::{Answer, PausedStep, Stopped};
@@ -144,11 +143,7 @@ impl Run {
                     self.conversation.push(said);
                 }
                 self.answer_unrun(seq, &calls, "Cancelled: the model's turn was paused");
-                if let Some(tripped) = stagnation(&self.definition.limits, text_count) {
-                    let failure = tripped.into();
-                    let tripped = self.trip(seq, &failure);
-                    return self.fail(tripped, failure);
-                }
+                // A paused turn is no iteration: its own bound ends it.
                 self.resend(seq, turn)
             }
             cut => self.end_incomplete(seq, &cut, said, text, &calls),

@@ -259,6 +259,28 @@ fn adopted_instructions_keep_the_memory() {
     assert_eq!(texts(&script), ["Be brief.\n\nMemory:\n- one", "question"].map(Value::from));
 }
 
+/// Spec: P9, G3. What was said before does not shorten the pauses.
+#[test]
+fn paused_turns_end_as_pauses() {
+    for (limit, said_before) in [(5, false), (5, true), (1, false), (0, false)] {
+        let mut definition = agent();
+        definition.limits.max_stagnation_steps = Some(limit);
+        let mut script = Script::new(definition);
+        if said_before {
+            let call = ToolCall::new("c0", "plain", json!({}));
+            script.respond(StopReason::ToolUse, "Searching", vec![call]);
+            script.begin("c0", "plain");
+            script.end("c0", "plain");
+        }
+        for _ in 0..5 {
+            script.respond(StopReason::Pause, "Searching", Vec::new());
+        }
+        assert_eq!(script.finish, None, "{limit}");
+        script.respond(StopReason::Pause, "Searching", Vec::new());
+        assert_eq!(script.reason(), "model.pause", "{limit}");
+    }
+}
+
 /// Spec: P9. An answer that misfits is no pause: the next ones are counted anew.
 #[test]
 fn misfit_begins_the_pauses_anew() {

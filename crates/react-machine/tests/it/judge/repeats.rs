@@ -61,7 +61,7 @@ impl Repetitions {
     }
 
     /// Returns whether a text with this count stagnates.
-    pub(super) fn stagnation(rules: &Rules, text: &str, count: u64) -> Option<GuardTrip> {
+    fn stagnation(rules: &Rules, text: &str, count: u64) -> Option<GuardTrip> {
         let limit = rules.max_stagnation_steps.filter(|limit| count > *limit)?;
         let (reason, evidence) = ("guard.stagnation", Some(fnv(text)));
         Some(GuardTrip { reason, count, limit, evidence })

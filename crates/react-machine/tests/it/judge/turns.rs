@@ -7,7 +7,7 @@ use super::budgets::UsedUp;
 use super::due::{Due, DueAnswer};
 use super::history::Performed;
 use super::model::{Activity, Beginning, Complaint, Judge, ModelTurn, RunEnd, Step};
-use super::repeats::{GuardTrip, Repetitions};
+use super::repeats::GuardTrip;
 use super::rules::{CallStatus, JudgedCall};
 
 /// P9: how often in a row a paused turn is sent again.
@@ -192,7 +192,7 @@ impl Judge {
                 self.cancel_unread(answer);
                 self.ask_once_more(turn, "provider.invalid_response");
             }
-            StopReason::Pause => self.go_on_after_pause(turn, answer, count),
+            StopReason::Pause => self.go_on_after_pause(turn, answer),
             cut => {
                 let reason = match cut {
                     StopReason::MaxTokens => "model.max_tokens",
@@ -208,14 +208,9 @@ impl Judge {
     }
 
     /// P9: a pause is resent, not an iteration.
-    fn go_on_after_pause(&mut self, turn: ModelTurn, answer: &ModelResponded, count: u64) {
+    fn go_on_after_pause(&mut self, turn: ModelTurn, answer: &ModelResponded) {
         self.cancel_unread(answer);
         self.count_said(answer, !answer.text.trim().is_empty());
-        if let Some(tripped) =
-            Repetitions::stagnation(&self.rules, &answer.text, count).filter(|_| count > 0)
-        {
-            return self.trip(tripped);
-        }
         if turn.pauses >= MAX_PAUSES {
             let text = self.last_text.clone();
             return self.finish("incomplete", Some("model.pause"), text);
@@ -275,11 +270,6 @@ impl Judge {
         }
         self.activity = Activity::Calls;
         self.look_at_calls();
-    }
-
-    fn trip(&mut self, tripped: GuardTrip) {
-        self.due.push_back(Due::Guard(tripped.clone()));
-        self.fail_with(tripped.reason, tripped.evidence);
     }
 
     pub(super) fn fail(&mut self, reason: &str) {
