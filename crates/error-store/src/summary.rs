@@ -1,14 +1,13 @@
 //! One-line summaries of errors.
 
+mod json;
 mod line;
+mod log_entry;
 mod rank;
 mod visible;
+mod words;
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-use serde_json::value::RawValue;
-
+use self::json::json_message;
 use self::line::telling_line;
 use self::visible::clean;
 
@@ -78,31 +77,6 @@ pub(crate) fn one_line(summary: &str) -> String {
     let is_one =
         !summary.chars().any(char::is_control) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
     if is_one { summary.to_owned() } else { Summary::of(summary, None).text }
-}
-
-/// Returns the message of a JSON object with further fields, or of the first of its errors.
-fn json_message(error: &str) -> Option<String> {
-    if !error.trim_start().starts_with('{') {
-        return None;
-    }
-    // The fields next to the message may be long and are not read.
-    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(error).ok()?;
-    ["message", "error", "errors", "detail", "title"]
-        .iter()
-        .find_map(|name| message_in(&serde_json::from_str(fields.get(*name)?.get()).ok()?))
-}
-
-/// Returns the message that a value is or has.
-fn message_in(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Object(inner) => {
-            let message = inner.get("message").or_else(|| inner.get("msg"))?;
-            Some(message.as_str()?.to_owned())
-        }
-        Value::Array(all) => all.iter().find_map(message_in),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

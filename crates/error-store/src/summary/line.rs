@@ -1,6 +1,7 @@
 //! Choice of the line of an error's text that describes the failure.
 
-use super::rank::{Rank, rank};
+use super::log_entry::log_entry;
+use super::rank::{Rank, is_source_warning, rank};
 use super::visible::clean;
 
 /// Number of lines that are examined at either end of a text.
@@ -20,10 +21,38 @@ pub(super) fn telling_line(text: &str) -> String {
         return clean(message);
     }
     let lines = ends(text);
-    let ranked = lines.iter().enumerate().map(|(at, line)| (rank(line), at));
+    let ranked = (0..lines.len()).map(|at| (rank_at(&lines, at), at));
     // The first of the lines with the highest rank.
     let best = ranked.max_by(|(rank, at), (other, behind)| rank.cmp(other).then(behind.cmp(at)));
-    best.map(|(_, at)| with_details(&lines[at..])).unwrap_or_default()
+    let Some((_, at)) = best else { return String::new() };
+    match log_entry(&lines[at]) {
+        Some((message, _)) => clean(&message),
+        None => with_details(&lines[at..]),
+    }
+}
+
+/// Returns the rank of a line among others: one behind a warning of Python is its source.
+fn rank_at(lines: &[String], at: usize) -> Rank {
+    let before = at.checked_sub(1).and_then(|before| lines.get(before));
+    match lines.get(at).map(|line| rank_of_line(line)) {
+        Some(Rank::Plain) if before.is_some_and(|before| is_source_warning(before)) => Rank::Noise,
+        rank => rank.unwrap_or(Rank::Signs),
+    }
+}
+
+/// Returns the rank of a line, which may be an entry of a log in JSON.
+fn rank_of_line(line: &str) -> Rank {
+    match log_entry(line) {
+        Some((_, true)) => Rank::Failure,
+        Some((_, false)) => Rank::Noise,
+        None => rank(line),
+    }
+}
+
+/// Returns whether a line shows less about a failure than another one.
+pub(super) fn says_less(line: &str, other: &str) -> bool {
+    let shown = rank(line);
+    shown < Rank::Mention && shown < rank(other)
 }
 
 /// Returns the first and the last lines of a text that have any characters, without invisible ones.
@@ -42,7 +71,7 @@ fn ends(text: &str) -> Vec<String> {
 /// Returns the part of a line that a terminal shows at the end: a carriage return starts the line again. `curl` ends
 /// its progress meter without one.
 fn last_shown(line: &str) -> &str {
-    let line = line.rsplit('\r').find(|shown| !shown.trim().is_empty()).unwrap_or(line);
+    let line = line.rsplit('\r').find(|shown| !clean(shown).is_empty()).unwrap_or(line);
     line.find("curl: (").map_or(line, |at| &line[at..])
 }
 

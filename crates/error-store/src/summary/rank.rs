@@ -1,5 +1,10 @@
 //! Ranking of lines of output by how much they show about a failure.
 
+use super::words::{
+    CLOSINGS, HEADINGS, LABELS, LABELS_INSIDE, LEVELS, MENTIONS, NOISE_STARTS, NPM, NPM_FIELDS,
+    WARNINGS_INSIDE,
+};
+
 /// The rank of a line, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
@@ -20,171 +25,11 @@ pub(super) enum Rank {
 /// Number of bytes of a line that are examined.
 const MAX_HEAD: usize = 256;
 
-/// Lines that only announce an error, such as `### Error` in Markdown.
-const HEADINGS: &[&str] = &[
-    "error",
-    "errors",
-    "exception",
-    "fail",
-    "failed",
-    "failure",
-    "failures",
-    "stack trace",
-    "require stack",
-    "what went wrong",
-    "short test summary info",
-];
-
-/// Prefixes of lines that are not failures.
-const NOISE_STARTS: &[&str] = &[
-    "at ",
-    "from ",
-    "file \"",
-    "note:",
-    "= note",
-    "hint:",
-    "help:",
-    "warning",
-    "[warning",
-    "[warn]",
-    "warn ",
-    "warn:",
-    "info ",
-    "info:",
-    "[info]",
-    "debug ",
-    "debug:",
-    "[debug]",
-    "+ ",
-    "# ",
-    "--> ",
-    "=== run",
-    "--- pass",
-    "for more information",
-    "for further information",
-    "(background on",
-    "(use `",
-    "npm notice",
-    "php warning",
-    "php notice",
-    "php deprecated",
-    "traceback",
-    "line ",
-];
-
-/// Lines that only close a failure reported before them.
-const CLOSINGS: &[&str] = &[
-    "could not compile",
-    "aborting due to",
-    "build failed",
-    "build failure",
-    "compilation error",
-    "compilation failed",
-    "failed to execute goal",
-    "] error ",
-    "ld returned",
-    "exit status",
-    "exit code",
-    "process completed with",
-    "test failed, to rerun",
-    "test result:",
-    "command failed",
-    "build stopped",
-    "errors occurred",
-    "[help 1]",
-    "failed to push some refs",
-    "automatic merge failed",
-    " passed",
-    "is not recoverable",
-    "errors generated",
-    "error generated",
-];
-
-/// Labels at the start of a failure.
-const LABELS: &[&str] = &[
-    "error:",
-    "error[",
-    "error ",
-    "err:",
-    "[error]",
-    "fatal:",
-    "fatal error",
-    "panic:",
-    "critical:",
-    "parse error",
-    "syntax error",
-    "segmentation fault",
-    "exception in thread",
-    "unhandled exception",
-    "uncaught",
-    "--- fail",
-    "●",
-    "cmake error",
-    "conflict (",
-    "! [rejected]",
-];
-
-/// Labels that follow a place or the name of a program.
-const LABELS_INSIDE: &[&str] = &[
-    ": error:",
-    ": error ",
-    "): error",
-    " error: ",
-    ": fatal error:",
-    "fatal error:",
-    ": fatal:",
-    "*** no rule",
-];
-
-/// Words that describe failures.
-const MENTIONS: &[&str] = &[
-    ": no ",
-    "abort",
-    "can't",
-    "cannot",
-    "conflict",
-    "could not",
-    "couldn't",
-    "denied",
-    "does not exist",
-    "doesn't exist",
-    "error",
-    "exception",
-    "expected",
-    "fail",
-    "fatal",
-    "forbidden",
-    "invalid",
-    "is not recognized",
-    "killed",
-    "missing",
-    "no such",
-    "no valid",
-    "nothing to commit",
-    "not found",
-    "not permitted",
-    "panic",
-    "refused",
-    "rejected",
-    "timed out",
-    "timeout",
-    "unable to",
-    "unauthorized",
-    "undefined",
-    "unexpected",
-    "unknown",
-    "unreachable",
-    "violates",
-];
-
-/// The prefixes of the lines of an npm error.
-const NPM: &[&str] = &["npm error", "npm ERR!"];
-
-/// Parts of an npm error that are meant for programs.
-const NPM_FIELDS: &[&str] = &["code ", "errno ", "syscall ", "path ", "cwd ", "a complete log "];
-
 /// Returns the rank of a line without invisible characters.
 pub(super) fn rank(line: &str) -> Rank {
+    if let Some(is_failure) = log_level(line) {
+        return if is_failure { Rank::Failure } else { Rank::Noise };
+    }
     match NPM.iter().find_map(|npm| line.strip_prefix(npm)) {
         None => rank_words(line),
         Some(rest) => match rest.trim_start().to_lowercase() {
@@ -202,7 +47,12 @@ fn rank_words(line: &str) -> Rank {
     let contains = |all: &[&str]| all.iter().any(|it| head.contains(it));
     if !head.contains(char::is_alphanumeric) {
         Rank::Signs
-    } else if is_heading(&head) || starts(NOISE_STARTS) || is_excerpt(&head) {
+    } else if is_heading(&head)
+        || starts(NOISE_STARTS)
+        || contains(WARNINGS_INSIDE)
+        || is_excerpt(&head)
+        || is_count(&head)
+    {
         Rank::Noise
     } else if contains(CLOSINGS) || head.starts_with("fail ") {
         Rank::Closing
@@ -219,6 +69,39 @@ fn is_heading(head: &str) -> bool {
     HEADINGS.contains(&head.trim_matches(|c: char| !c.is_alphanumeric()))
 }
 
+/// Returns whether a line of a log reports a failure, by its level behind a time: `2026-03-10T14:00:01Z ERROR lost`.
+fn log_level(line: &str) -> Option<bool> {
+    let mut words = line.split_whitespace().take(4);
+    if !words.next()?.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    words.find_map(|word| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        LEVELS.iter().find(|(level, _)| *level == word).map(|(_, is_failure)| *is_failure)
+    })
+}
+
+/// Returns whether a line is a warning of Python, which shows the line of the source behind it:
+/// `/work/a.py:3: UserWarning: x`.
+pub(super) fn is_source_warning(line: &str) -> bool {
+    let Some((place, _)) = line.split_once("Warning: ") else { return false };
+    let number = place.rsplit_once(": ").and_then(|(place, _)| place.rsplit_once(':'));
+    number.is_some_and(|(_, number)| number.parse::<u32>().is_ok())
+}
+
+/// Returns whether a line only counts failures: `Found 1 error.`, `There was 1 failure:`, `1 failing`.
+fn is_count(head: &str) -> bool {
+    let words = || head.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_counted = |word: &str| {
+        matches!(word, "error" | "errors" | "failed" | "failing" | "failure" | "failures")
+    };
+    let is_between = |word: &str| matches!(word, "found" | "there" | "was" | "were");
+    words().count() <= 4
+        && words().any(|word| word.parse::<u32>().is_ok())
+        && words().any(is_counted)
+        && words().all(|word| is_counted(word) || is_between(word) || word.parse::<u32>().is_ok())
+}
+
 /// Returns whether a line is a numbered source line: `3 | let total = 2;`.
 fn is_excerpt(head: &str) -> bool {
     head.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with("| ")
@@ -232,6 +115,7 @@ fn is_case(head: &str) -> bool {
 /// Returns whether a line starts with the type of an error: `ValueError: bad`.
 fn has_type(head: &str) -> bool {
     let Some((name, _)) = head.split_once(':') else { return false };
+    let name = name.split_once(" [err_").map_or(name, |(name, _)| name);
     !name.contains(' ')
         && ["error", "exception", "exceptiongroup"].iter().any(|end| name.ends_with(end))
 }

@@ -14,7 +14,8 @@ pub(super) fn clean(line: &str) -> String {
 
 /// Removes escape sequences, and replaces control characters with spaces.
 pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
-    let mut chars = line.trim_start().chars();
+    let is_blank = |c: char| c.is_whitespace() || is_hidden(c);
+    let mut chars = line.trim_start_matches(is_blank).chars();
     let mut budget = MAX_READ;
     let mut hidden = 0;
     std::iter::from_fn(move || {
@@ -26,7 +27,7 @@ pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
                 '\u{9b}' => skip_parameters(&mut chars),
                 c => {
                     hidden = 0;
-                    return Some(if c.is_control() { ' ' } else { c });
+                    return Some(if c.is_control() || is_hidden(c) { ' ' } else { c });
                 }
             }
             hidden += before - chars.as_str().len();
@@ -37,6 +38,12 @@ pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
         }
         None
     })
+}
+
+/// Returns whether a character has no width, or changes the direction of those behind it. A space takes its place: a
+/// secret that it divides must not be joined.
+const fn is_hidden(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`
