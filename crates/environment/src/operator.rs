@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 
 use self::ends::OutOfTime;
+use self::lines::NoAnswer;
 use crate::{Ended, Walled, WalledProgram, Walls};
 
 /// The longest answer, and the most that is read of errors, in bytes.
@@ -158,10 +159,20 @@ fn concluded(
     match lines::answer(answer) {
         Ok(output) if ended.is_success() => Ok(Answer::completed(output)),
         answered => Err(walled.explain(errors).unwrap_or_else(|| {
-            EnvError::OperatorError(answered.err().unwrap_or_else(|| {
-                let why = format!("operator `{operator}` answered, and ended with {ended}");
-                OperatorError::NonRetryable(why)
-            }))
+            let why = match answered {
+                Ok(_) => format!("operator `{operator}` answered, and ended with {ended}"),
+                Err(NoAnswer::Failed(error)) => return error.into(),
+                Err(NoAnswer::Unread(why)) => why,
+            };
+            OperatorError::NonRetryable(with_granted(why, walled)).into()
         })),
+    }
+}
+
+/// Adds what the walls grant, since one of them may be the reason that nothing saw.
+fn with_granted(why: String, walled: &Walled) -> String {
+    match walled.describe_grants() {
+        Some(granted) => format!("{why} (granted: {granted})"),
+        None => why,
     }
 }

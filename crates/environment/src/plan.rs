@@ -124,12 +124,23 @@ pub(crate) enum Report {
     Failed { mechanism: String, detail: String },
     /// The program is running.
     Started,
-    /// The program could not be started.
+    /// The program could not be started; walls around files were the reason where `is_denied`.
     NotStarted { detail: String, is_denied: bool },
     /// The program has ended.
     Ended { code: Option<i32>, signal: Option<i32>, cpu_ms: u64 },
-    /// Everything has ended; counts of the control groups' interventions.
-    Closed { forks_refused: u64, killed_for_memory: u64 },
+    /// Everything has ended.
+    Closed(KernelCounts),
+}
+
+/// The kernel's counts for a program and all that it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelCounts {
+    /// Processes that its control group refused.
+    pub(crate) forks_refused: u64,
+    /// Processes that were killed for its memory.
+    pub(crate) killed_for_memory: u64,
+    /// Attempts that its own network had no route for: all that do not go by the proxy.
+    pub(crate) unrouted: u64,
 }
 
 /// The results of a probe: for each mechanism, the reason that it does not work, if any.

@@ -1,6 +1,7 @@
 //! Rights of a walled program.
 
 mod check;
+mod grants;
 mod host;
 mod listed;
 mod system;

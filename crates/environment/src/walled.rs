@@ -1,7 +1,6 @@
 //! A program within walls.
 
 mod ended;
-mod explain;
 #[cfg(target_os = "linux")]
 mod follow;
 #[cfg(target_os = "linux")]
@@ -43,8 +42,8 @@ type End = watch::Receiver<Option<Result<Ended, String>>>;
 ///     stderr.read_to_string(&mut said).await?;
 /// }
 /// if !walled.wait().await?.is_success() {
-///     // `/etc/shadow` is not granted: read none, write none
-///     println!("{:?}", walled.explain(&said));
+///     // A host that was denied, or a limit that was reached; else what is granted.
+///     println!("{:?}, {:?}", walled.explain(&said), walled.describe_grants());
 /// }
 /// # Ok(())
 /// # }
@@ -60,7 +59,6 @@ pub struct Walled {
     pub stderr: Option<ChildStderr>,
     id: u32,
     walls: Walls,
-    folder: std::path::PathBuf,
     notes: Arc<Notes>,
     end: End,
     /// Follows the program; when it is aborted, the helper ends everything.
@@ -107,20 +105,25 @@ impl Walled {
         Held(Arc::clone(&self.notes))
     }
 
-    /// Says by which wall a program failed, as far as it can be known: a limit that was counted, a host that it was
-    /// denied and that it names in what it said of errors, a path or limit named there, or else the last host that it
-    /// was denied. Returns `None` where it seems to have failed by itself.
+    /// Returns the wall that a program ran into, as the kernel and the proxy saw it: a limit that was counted, a call
+    /// that it was ended for, or a host that it was denied. Of several hosts it is the last that `stderr` names, or
+    /// else the last. What the program wrote decides nothing else: `None` means that nothing outside of the program
+    /// saw a wall, as nothing does of files; [`Walled::describe_grants`] lists what it may reach.
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
         let notes = self.notes.all();
-        let counted = notes.iter().find(|note| matches!(note, Note::Limit(_)));
+        let is_counted = |note: &&Note| matches!(note, Note::Limit(_) | Note::Call(_));
+        let counted = notes.iter().find(is_counted);
         let named = || notes.iter().rev().find(|note| note.is_named_in(stderr));
-        if let Some(note) = counted.or_else(named) {
-            return Some(error(note.clone()));
-        }
-        let (rules, decision) = (self.walls.rules(), self.walls.decision());
-        let told = explain::explain(rules, decision, &self.folder, stderr);
-        told.or_else(|| notes.into_iter().next_back().map(error))
+        let denied = || notes.iter().rfind(|note| matches!(note, Note::Denied { .. }));
+        let found = counted.or_else(named).or_else(denied).or_else(|| notes.last());
+        found.cloned().map(error)
+    }
+
+    /// Returns what its rules grant; see [`Rules::describe_grants`](crate::Rules::describe_grants).
+    #[must_use]
+    pub fn describe_grants(&self) -> Option<String> {
+        self.walls.rules().describe_grants()
     }
 }
 
@@ -138,7 +141,8 @@ impl Held {
 
 fn error(note: Note) -> EnvError {
     match note {
-        Note::Denied { what, .. } => EnvError::NetworkDenied(what),
+        Note::Call(what) => EnvError::IsolationViolation(what),
+        Note::Denied { what, .. } | Note::Unrouted(what) => EnvError::NetworkDenied(what),
         Note::Limit(what) => EnvError::ResourceExceeded(what),
     }
 }

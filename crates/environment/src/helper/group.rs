@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::process::Pid;
 
-use crate::plan::{GroupPlan, Report};
+use crate::plan::{GroupPlan, KernelCounts};
 
 /// A group and its home, kept open because neither exists in the program's view of the files.
 pub(super) struct Group {
@@ -44,16 +44,16 @@ pub(super) fn add_all(groups: &[Group], process: Pid) -> io::Result<()> {
 }
 
 /// Reads the counters of the groups, and removes the groups.
-pub(super) fn close(groups: &[Group]) -> Report {
-    let (mut forks_refused, mut killed_for_memory) = (0, 0);
+pub(super) fn close(groups: &[Group]) -> KernelCounts {
+    let mut counted = KernelCounts::default();
     for group in groups {
-        forks_refused += group.number("pids.events", "max");
-        killed_for_memory += group.number("memory.events", "oom_kill");
-        killed_for_memory += group.number("memory.oom_control", "oom_kill");
+        counted.forks_refused += group.number("pids.events", "max");
+        counted.killed_for_memory += group.number("memory.events", "oom_kill");
+        counted.killed_for_memory += group.number("memory.oom_control", "oom_kill");
         // If this is not permitted, the parent removes the group after this process has ended.
         let _ = unlinkat(&group.home, &group.name, AtFlags::REMOVEDIR);
     }
-    Report::Closed { forks_refused, killed_for_memory }
+    counted
 }
 
 impl Group {

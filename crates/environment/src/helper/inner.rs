@@ -13,6 +13,7 @@ use rustix::process::{
 };
 
 use super::channel::{Channel, let_go_of_outputs};
+use super::executable::can_start;
 use super::{files, limits, seccomp};
 use crate::plan::{Inner, ProgramPlan, Report};
 
@@ -46,12 +47,12 @@ fn provide(channel: &Channel) -> Result<(), Report> {
         let this = Some(rustix::process::getpid());
         set_child_subreaper(this).map_err(io::Error::from).map_err(failed("subreaper"))?;
     }
-    wall_in(&plan).map_err(|(mechanism, error)| failed(mechanism)(error))?;
+    let can_start = wall_in(&plan).map_err(|(mechanism, error)| failed(mechanism)(error))?;
     // Dropping privileges may have reset this.
     die_with_outer(channel).map_err(failed("helper"))?;
     let program = start(&plan.program, stdin).map_err(|error| Report::NotStarted {
         detail: error.to_string(),
-        is_denied: error.kind() == io::ErrorKind::PermissionDenied,
+        is_denied: can_start && error.kind() == io::ErrorKind::PermissionDenied,
     })?;
     channel.report(&Report::Started);
     let_go_of_outputs().map_err(failed("helper"))?;
@@ -65,20 +66,22 @@ fn die_with_outer(channel: &Channel) -> io::Result<()> {
     if channel.is_closed() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
-/// Puts up the walls, starting with those that need rights that later ones remove.
-fn wall_in(plan: &Inner) -> Result<(), (&'static str, io::Error)> {
+/// Puts up the walls, starting with those that need rights that later ones remove. Returns whether the program could be
+/// started without the walls around files.
+fn wall_in(plan: &Inner) -> Result<bool, (&'static str, io::Error)> {
     let failed = |mechanism: &'static str| move |error: io::Error| (mechanism, error);
     let ruleset = plan.landlock.as_ref().map(files::ruleset).transpose();
     let ruleset = ruleset.map_err(failed("landlock"))?;
     limits::let_go_of_privileges().map_err(failed("capabilities"))?;
+    let can_start = can_start(&plan.program);
     if let Some(ruleset) = ruleset {
         files::restrict(ruleset).map_err(failed("landlock"))?;
     }
     limits::set(&plan.limits).map_err(failed("rlimits"))?;
-    match &plan.seccomp {
-        Some(plan) => seccomp::apply(plan).map_err(failed("seccomp")),
-        None => Ok(()),
+    if let Some(plan) = &plan.seccomp {
+        seccomp::apply(plan).map_err(failed("seccomp"))?;
     }
+    Ok(can_start)
 }
 
 fn start(program: &ProgramPlan, stdin: OwnedFd) -> io::Result<Child> {

@@ -16,7 +16,7 @@ use rustix::process::{
 use super::channel::{Channel, let_go_of_outputs};
 use super::group::{self, Group};
 use super::names::{INNER, THIS_PROGRAM};
-use super::{mounts, namespaces, probe};
+use super::{mounts, namespaces, network, probe};
 use crate::plan::{Outer, Report, Surroundings};
 
 /// Runs the outer helper, and returns its exit code.
@@ -32,7 +32,7 @@ pub(super) fn run() -> i32 {
         }
         Outer::Run(surroundings) => {
             let groups = group::open_all(&surroundings.groups);
-            let (ended, report) = match &groups {
+            let (ended, mut counted) = match &groups {
                 Ok(groups) => {
                     let ended = provide(&channel, &surroundings, groups);
                     (ended, group::close(groups))
@@ -43,7 +43,10 @@ pub(super) fn run() -> i32 {
                 channel.report(&Report::Failed { mechanism: mechanism.to_owned(), detail });
                 return 1;
             }
-            channel.report(&report);
+            if surroundings.network {
+                counted.unrouted = network::count_unrouted();
+            }
+            channel.report(&Report::Closed(counted));
             0
         }
     }

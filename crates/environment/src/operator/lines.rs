@@ -87,17 +87,24 @@ enum Answered {
     Output(Value),
 }
 
+/// The reason for a missing answer.
+pub(super) enum NoAnswer {
+    /// The operator reported an error.
+    Failed(OperatorError),
+    /// Nothing that can be read.
+    Unread(String),
+}
+
 /// Decodes an answer from the last line of an output.
-pub(super) fn answer(answer: &[u8]) -> Result<Value, OperatorError> {
-    let unfit =
-        |why: String| OperatorError::NonRetryable(format!("its answer cannot be read: {why}"));
+pub(super) fn answer(answer: &[u8]) -> Result<Value, NoAnswer> {
+    let unfit = |why: String| NoAnswer::Unread(format!("its answer cannot be read: {why}"));
     let text = std::str::from_utf8(answer).map_err(|error| unfit(error.to_string()))?;
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     let line = line.ok_or_else(|| unfit("there is none".to_owned()))?;
     match serde_json::from_str(line) {
         Ok(Answered::Output(output)) => Ok(output),
         Ok(Answered::Error { code, message }) => {
-            Err(OperatorError::NonRetryable(format!("{code}: {message}")))
+            Err(NoAnswer::Failed(OperatorError::NonRetryable(format!("{code}: {message}"))))
         }
         Err(error) => Err(unfit(error.to_string())),
     }

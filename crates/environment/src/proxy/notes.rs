@@ -17,7 +17,11 @@ pub(crate) enum Note {
         host: String,
         what: String,
     },
+    /// A system call for which the kernel ended the program.
+    Call(String),
     Limit(String),
+    /// Attempts to reach hosts without the proxy, which the kernel counted.
+    Unrouted(String),
 }
 
 impl Note {

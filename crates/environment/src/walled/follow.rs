@@ -9,15 +9,20 @@ use tokio::sync::watch;
 
 use super::Ended;
 use super::parent::Channel;
-use crate::Rules;
-use crate::plan::Report;
+use crate::plan::{KernelCounts, Report};
 use crate::proxy::{Note, Notes};
 use crate::support::Groups;
+use crate::{Network, Rules};
 
-/// Signals of the kernel for reached limits, and the one that kills: signal(7).
+/// Signals by which the kernel reports limits and refused calls, and by which it ends: signal(7).
+const KILL: i32 = 9;
+const SYS: i32 = 31;
 const XCPU: i32 = 24;
 const XFSZ: i32 = 25;
-const KILL: i32 = 9;
+
+/// The part of its time that a program has used at least when the kernel reports the limit: the limit is counted by
+/// ticks, which may miss some of what was used. A program that claims the limit by its exit status has used less.
+const MIN_CPU_PART: u32 = 2;
 
 /// The parts that are needed to follow a program.
 pub(super) struct Following {
@@ -32,8 +37,7 @@ pub(super) struct Following {
 #[derive(Default)]
 struct Reported {
     ended: Option<Ended>,
-    forks_refused: u64,
-    killed_for_memory: u64,
+    counted: KernelCounts,
 }
 
 impl Following {
@@ -71,8 +75,8 @@ impl Following {
         drop(self.groups);
         let killed = || Ended::new(None, Some(KILL), Duration::ZERO);
         let ended = reported.ended.clone().unwrap_or_else(killed);
-        for limit in limits(&self.rules, &ended, &reported) {
-            self.notes.add(Note::Limit(limit));
+        for note in collect_notes(&self.rules, &ended, &reported.counted) {
+            self.notes.add(note);
         }
         let failed = waited.map_err(|error| error.to_string());
         let _ = end.send(Some(read.and(failed).map(|_| ended)));
@@ -90,10 +94,7 @@ async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), Stri
             Ok(Some((Report::Ended { code, signal, cpu_ms }, _))) => {
                 reported.ended = Some(Ended::new(code, signal, Duration::from_millis(cpu_ms)));
             }
-            Ok(Some((Report::Closed { forks_refused, killed_for_memory }, _))) => {
-                (reported.forks_refused, reported.killed_for_memory) =
-                    (forks_refused, killed_for_memory);
-            }
+            Ok(Some((Report::Closed(counted), _))) => reported.counted = counted,
             Ok(Some((Report::Failed { mechanism, detail }, _))) => {
                 return Err(format!("{mechanism}: {detail}"));
             }
@@ -104,31 +105,116 @@ async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), Stri
     }
 }
 
+/// Returns what the kernel reported by signals and counters. What a program says of itself is no part of it.
+fn collect_notes(rules: &Rules, ended: &Ended, counted: &KernelCounts) -> Vec<Note> {
+    let mut notes: Vec<Note> = limits(rules, ended, counted).into_iter().map(Note::Limit).collect();
+    if ended.signal == Some(SYS) {
+        let why = "a call of another architecture than this machine's 64-bit one ended the program";
+        notes.push(Note::Call(why.to_owned()));
+    }
+    if counted.unrouted > 0 {
+        notes.push(Note::Unrouted(describe_unrouted(&rules.network, counted.unrouted)));
+    }
+    notes
+}
+
+/// Describes attempts to reach the network without the proxy.
+fn describe_unrouted(network: &Network, attempts: u64) -> String {
+    let granted = match network {
+        Network::All => "all hosts".to_owned(),
+        Network::Hosts(hosts) => hosts.join(", "),
+        Network::Loopback => "the loopback of this machine".to_owned(),
+        Network::None => "no host".to_owned(),
+    };
+    let times = if attempts == 1 { "attempt".to_owned() } else { format!("{attempts} attempts") };
+    format!("{times} to reach the network without its proxy, which leads to {granted}")
+}
+
 /// Returns the reached limits, with the usage if it is known.
-fn limits(rules: &Rules, ended: &Ended, reported: &Reported) -> Vec<String> {
+fn limits(rules: &Rules, ended: &Ended, counted: &KernelCounts) -> Vec<String> {
     let mut limits = Vec::new();
     if let Some(most) = rules.cpu {
-        let is_used = ended.signal == Some(KILL) && ended.cpu >= most;
-        if ended.is_by(XCPU) || is_used {
+        let is_killed = ended.signal == Some(KILL) && ended.cpu >= most;
+        if is_killed || ended.is_by(XCPU) && ended.cpu >= most / MIN_CPU_PART {
             // The kernel has counted at least this much, even if some processes were not waited for.
             let (most, used) = (most.as_millis(), ended.cpu.max(most).as_millis());
             limits.push(format!("cpu {most} ms reached: {used} ms used"));
         }
     }
     if let Some(most) = rules.memory_mib
-        && reported.killed_for_memory > 0
+        && counted.killed_for_memory > 0
     {
         limits.push(format!("memory {most} MiB reached"));
     }
     if let Some(most) = rules.file_mib
-        && ended.is_by(XFSZ)
+        && ended.signal == Some(XFSZ)
     {
         limits.push(format!("file size {most} MiB reached"));
     }
     if let Some(most) = rules.processes
-        && reported.forks_refused > 0
+        && counted.forks_refused > 0
     {
         limits.push(format!("processes {most} reached"));
     }
     limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: N3
+    #[test]
+    fn only_the_kernels_reports_are_limits() {
+        let rules = Rules::new()
+            .cpu(Duration::from_secs(1))
+            .file_mib(1)
+            .memory_mib(64)
+            .processes(4)
+            .network(Network::None);
+        let none = KernelCounts::default();
+        let ended = |code, signal, cpu_ms| Ended::new(code, signal, Duration::from_millis(cpu_ms));
+        let cpu = Note::Limit("cpu 1000 ms reached: 1000 ms used".to_owned());
+        let limit = |what: &str| vec![Note::Limit(what.to_owned())];
+        for (ended, counted, expected) in [
+            (ended(Some(1), None, 5_000), none, vec![]),
+            (ended(None, Some(XCPU), 990), none, vec![cpu.clone()]),
+            (ended(Some(128 + XCPU), None, 990), none, vec![cpu.clone()]),
+            (ended(Some(128 + XCPU), None, 5), none, vec![]),
+            (ended(None, Some(XCPU), 5), none, vec![]),
+            (ended(None, Some(KILL), 1_000), none, vec![cpu]),
+            (ended(None, Some(KILL), 5), none, vec![]),
+            (ended(None, Some(XFSZ), 5), none, limit("file size 1 MiB reached")),
+            (ended(Some(128 + XFSZ), None, 5), none, vec![]),
+            (ended(Some(128 + SYS), None, 5), none, vec![]),
+            (
+                ended(Some(1), None, 5),
+                KernelCounts { forks_refused: 2, ..none },
+                limit("processes 4 reached"),
+            ),
+            (
+                ended(Some(1), None, 5),
+                KernelCounts { killed_for_memory: 1, ..none },
+                limit("memory 64 MiB reached"),
+            ),
+        ] {
+            assert_eq!(collect_notes(&rules, &ended, &counted), expected, "{ended:?}, {counted:?}");
+        }
+        let killed = collect_notes(&rules, &ended(None, Some(SYS), 5), &none);
+        assert!(matches!(&killed[..], [Note::Call(_)]), "{killed:?}");
+    }
+
+    /// Spec: N3
+    #[test]
+    fn attempts_without_the_proxy_are_described() {
+        let hosts = Network::Hosts(vec!["a.example".to_owned(), "b.example".to_owned()]);
+        assert_eq!(
+            describe_unrouted(&hosts, 2),
+            "2 attempts to reach the network without its proxy, which leads to a.example, b.example"
+        );
+        assert_eq!(
+            describe_unrouted(&Network::None, 1),
+            "attempt to reach the network without its proxy, which leads to no host"
+        );
+    }
 }

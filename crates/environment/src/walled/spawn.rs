@@ -20,7 +20,7 @@ use super::follow::Following;
 use super::parent::Channel;
 use super::{ProgramInput, Walled, WalledProgram};
 use crate::helper::names::OUTER;
-use crate::plan::{Inner, Outer, ProgramPlan, Report, Surroundings};
+use crate::plan::{Inner, KernelCounts, Outer, ProgramPlan, Report, Surroundings};
 use crate::proxy::{Notes, serve};
 use crate::support::Groups;
 use crate::{Network, Walls};
@@ -66,8 +66,7 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(following.run(proxy, sender));
-    let folder = program.folder;
-    Ok(Walled { stdin, stdout, stderr, id, walls, folder, notes, end, _tasks: tasks })
+    Ok(Walled { stdin, stdout, stderr, id, walls, notes, end, _tasks: tasks })
 }
 
 /// A started helper.
@@ -136,7 +135,7 @@ async fn provide(
         (Report::Started, _) => {}
         (Report::NotStarted { detail, is_denied }, _) => {
             let name = &program.name;
-            return Err(if is_denied && walls.rules().is_file_walled() {
+            return Err(if is_denied && has_file_walls(walls) {
                 EnvError::IsolationViolation(format!("program `{name}` is not granted: {detail}"))
             } else {
                 EnvError::ProvisionFailed(format!("program `{name}` cannot be started: {detail}"))
@@ -147,6 +146,11 @@ async fn provide(
     let stdin = ours.map(|ours| ChildStdin::from_std(std::process::ChildStdin::from(ours)));
     let stdin = stdin.transpose().map_err(broken)?;
     Ok(Provided { listener, stdin })
+}
+
+/// Returns whether the kernel holds walls around files, which may not be so by `best_effort`.
+fn has_file_walls(walls: &Walls) -> bool {
+    walls.decision().landlock.as_ref().is_some_and(|landlock| landlock.files.is_some())
 }
 
 /// Returns the program's end of its standard input, and the writing end if it is piped.
@@ -181,13 +185,11 @@ async fn next(channel: &mut Channel) -> Result<(Report, Option<OwnedFd>), EnvErr
 fn unexpected(report: &Report) -> EnvError {
     match report {
         Report::Failed { mechanism, detail } => failed(mechanism, detail),
-        Report::Closed { killed_for_memory: 1.., .. } => {
+        Report::Closed(KernelCounts { killed_for_memory: 1.., .. }) => {
             EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
         }
         // Without namespaces, a program can do that before its start is reported.
-        Report::Closed { .. } => {
-            EnvError::IsolationViolation("the inner helper was killed".to_owned())
-        }
+        Report::Closed(_) => EnvError::IsolationViolation("the inner helper was killed".to_owned()),
         other => failed("helper", format!("it reported {other:?}")),
     }
 }

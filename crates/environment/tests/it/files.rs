@@ -56,9 +56,9 @@ pub(crate) fn files_outside_are_not_read() {
             assert_eq!(done.out, "", "{path}");
         }
         let done = run(&walls, program("cat", &["secret"], folder.path())).await;
-        let error = done.explained.unwrap();
-        assert_eq!(error.code(), "env.isolation_violation");
-        assert_eq!(error.what(), "`secret` is not granted: read ./data, write ./out");
+        assert!(done.err.contains("Permission denied"), "{done:?}");
+        assert!(done.explained.is_none(), "nothing outside of the program sees it: {done:?}");
+        assert_eq!(walls.rules().describe_grants().as_deref(), Some("read ./data, write ./out"));
         // Without walls the file can be read.
         let open = crate::support::walls(Rules::new());
         assert_eq!(run(&open, program("cat", &["secret"], folder.path())).await.out, "hidden");
@@ -111,7 +111,6 @@ pub(crate) fn attributes_outside_are_not_written() {
         ] {
             let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
             assert!(!done.ended.is_success(), "{script}: {done:?}");
-            assert!(done.reason().contains("is not granted: "), "{script}: {done:?}");
         }
         let mode =
             |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
@@ -195,8 +194,6 @@ pub(crate) fn links_do_not_lead_out() {
             let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
             assert!(!done.ended.is_success() && done.out.is_empty(), "{script}: {done:?}");
         }
-        let done = run(&walls, program("cat", &["data/out"], folder.path())).await;
-        assert!(done.reason().contains("`data/out` is not granted"), "{done:?}");
     });
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn nothing_outlives_a_killed_parent() {
     BufReader::new(parent.stdout.take().unwrap()).read_line(&mut said).unwrap();
     assert_eq!(said, "started\n");
     // The program, its daemon, and the parent.
-    assert_eq!(processes_with(&mark), 3);
+    assert!(block_on(becomes(SOON, || processes_with(&mark) == 3)));
     let name = format!("backstop-{}-", parent.id());
     let is_left = || groups().iter().any(|group| group.contains(&name));
     parent.kill().unwrap();

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "what is left out is said aloud")]
 
 mod again;
+mod escapes;
 mod files;
 mod lifetime;
 mod limits;
@@ -44,6 +45,10 @@ fn main() {
         ]
     } else {
         let mut trials = checks![
+            escapes::claims_of_programs_are_not_believed,
+            escapes::codes_of_silent_escapes_are_what_was_seen,
+            escapes::program_of_another_architecture_is_a_violation,
+            escapes::program_without_its_x_bit_is_no_violation,
             files::attributes_outside_are_not_written,
             files::changes_are_not_told_of,
             files::files_with_borrowed_rights_are_not_made,

@@ -12,7 +12,7 @@ use layer0::{Effect, Failure};
 use crate::support::{block_on, has_python, python, python_outside, walls};
 
 /// The beginning of Python programs: a raw request to the proxy.
-const ASK: &str = "
+pub(crate) const ASK: &str = "
 import os, socket, sys
 host, port = os.environ['http_proxy'].removeprefix('http://').split(':')
 def proxy():
@@ -313,6 +313,9 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {udp
         ] {
             let done = python(&walls(rules), &script).await;
             assert_eq!(done.out, "", "{done:?}");
+            let [held] = &done.reasons()[..] else { panic!("one reason: {done:?}") };
+            let counted = "2 attempts to reach the network without its proxy, which leads to ";
+            assert!(held.starts_with(counted), "{held}");
             assert!(udp.recv(&mut [0; 8]).is_err(), "nothing arrives");
         }
         assert_eq!(server.came(), came);

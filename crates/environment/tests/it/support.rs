@@ -25,13 +25,6 @@ impl Outcome {
     pub(crate) fn reasons(&self) -> Vec<String> {
         self.broken.iter().map(|it| it.what().into_owned()).collect()
     }
-
-    pub(crate) fn reason(&self) -> String {
-        match &self.explained {
-            Some(error) => error.to_string(),
-            None => panic!("not explained: {self:?}"),
-        }
-    }
 }
 
 /// Runs a future on separate threads.

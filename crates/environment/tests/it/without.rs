@@ -94,10 +94,7 @@ pub(crate) fn files_are_walled() {
     block_on(async {
         let walls = walls(Rules::new().files());
         let done = run(&walls, program("cat", &["secret"], folder.path())).await;
-        assert_eq!(
-            done.reason(),
-            "isolation violated: `secret` is not granted: read none, write none"
-        );
+        assert!(done.out.is_empty() && done.err.contains("Permission denied"), "{done:?}");
         let parent = std::process::id();
         let granted = crate::support::walls(Rules::new().read(["/proc"]));
         let done = sh(&granted, &format!("cat /proc/{parent}/environ")).await;
