@@ -8,7 +8,7 @@ use backstop_redact::Redactor;
 use layer0::error::BoxError;
 use layer0::event::{BehaviorDelivered, BehaviorFailed};
 use layer0::failure::{Effect, Facts, Failure, chain};
-use layer0::{Code, code};
+use layer0::{Code, code, text};
 use thiserror::Error;
 
 /// The failure of a behaviour; `?` converts any error with facts.
@@ -70,7 +70,7 @@ impl BehaviorError {
         redactor: &Redactor,
     ) -> BehaviorFailed {
         let message = self.message();
-        let message = redactor.redact(&message).into_owned();
+        let message = text::cut_message(&redactor.redact(&message)).into_owned();
         let code = Code::new(self.facts.code);
         BehaviorFailed::new(delivered, attempts, self.exception_type, code, message)
     }

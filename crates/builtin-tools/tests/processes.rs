@@ -203,6 +203,71 @@ async fn failed_command_keeps_its_standard_output() {
     assert_eq!(output, Some("standard output:\nFAILED test_totals\n"));
 }
 
+/// Spec: N4
+#[tokio::test]
+async fn every_ending_keeps_both_outputs() {
+    const WRITES: [(&str, &str, &str); 5] = [
+        (":", "", ""),
+        ("echo to-out", "to-out\n", ""),
+        ("echo to-err >&2", "", "to-err\n"),
+        ("echo to-out; echo to-err >&2", "to-out\n", "to-err\n"),
+        // More than is kept of each.
+        (
+            "echo to-out; head -c 9000000 /dev/zero; echo; { echo to-err; head -c 9000000 /dev/zero; } >&2",
+            "to-out\n",
+            "to-err\n",
+        ),
+    ];
+    const ENDS: [(&str, &str); 4] = [
+        ("exit 3", "exit_3"),
+        ("kill -KILL $$", "signal_9"),
+        ("kill -TERM $$", "signal_15"),
+        ("ulimit -t 1; while :; do :; done", "signal_9"),
+    ];
+    for (writes, out, err) in WRITES {
+        for (end, code) in ENDS {
+            let error = run(&format!("{writes}; {end}")).await.unwrap_err();
+            assert_eq!(error.author_code().map(|code| &**code), Some(code), "{writes}; {end}");
+            let text = error.kind().to_string();
+            let output = error.output().map_or("", |output| output);
+            let (shown, stored) = if err.is_empty() { (out, "") } else { (err, out) };
+            assert!(text.starts_with(shown), "{writes}; {end}: {text:.200}");
+            let stored = if stored.is_empty() {
+                "".to_owned()
+            } else {
+                format!("standard output:\n{stored}")
+            };
+            assert!(output.starts_with(&stored), "{writes}; {end}: {output:.200}");
+            let is_cut = writes.contains("9000000");
+            assert_eq!(text.contains("bytes left out here"), is_cut, "{writes}; {end}");
+            assert_eq!(output.contains("bytes left out here"), is_cut, "{writes}; {end}");
+        }
+    }
+}
+
+/// Spec: T7. What times out and what is cancelled is given up in the same way.
+#[tokio::test(flavor = "multi_thread")]
+async fn given_up_command_leaves_both_outputs() {
+    for (writes, all) in [
+        ("printf to-out", "standard output:\nto-out"),
+        ("printf to-err >&2", "standard error:\nto-err"),
+        ("printf to-out; printf to-err >&2", "standard output:\nto-out\nstandard error:\nto-err"),
+    ] {
+        let (folder, pipe) = folder();
+        let (tool, context) = (shell(&format!("{writes}; sh held"), folder.path()), context());
+        let written = context.written.clone();
+        let call = tokio::spawn(async move { tool.call(&json!({}).into(), &context).await });
+        let reader = tokio::task::spawn_blocking(move || up(&pipe, 1)).await.unwrap();
+        while written.so_far().as_deref() != Some(all) {
+            tokio::task::yield_now().await;
+        }
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(written.so_far().as_deref(), Some(all));
+        assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "");
+    }
+}
+
 /// Spec: T7
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_written_is_known_before_the_end() {

@@ -4,6 +4,7 @@
 mod surrogates;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use serde_json::Value;
@@ -49,6 +50,15 @@ pub fn denied(by: &str, reason: &str) -> String {
         (by, "") => format!("Denied by {}", cut(by)),
         (by, reason) => format!("Denied by {}: {}", cut(by), cut(reason)),
     }
+}
+
+/// Returns the text of a failure as records have it: its first 500 characters, and that they are not all where there are
+/// more.
+#[must_use]
+pub fn cut_message(text: &str) -> Cow<'_, str> {
+    let Some((end, _)) = text.char_indices().nth(MAX_CHARS) else { return Cow::Borrowed(text) };
+    let (head, all) = (text.get(..end).unwrap_or_default(), text.chars().count());
+    Cow::Owned(format!("{head} [Cut: {MAX_CHARS} of {all} characters shown]"))
 }
 
 /// Returns the text for a failure after this number of attempts.
@@ -100,4 +110,16 @@ pub fn panicked(panic: Box<dyn Any + Send>) -> String {
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     std::mem::forget(panic);
     text.unwrap_or_else(|| "a value that is no text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_and_says_so() {
+        assert_eq!(cut_message(&"é".repeat(500)), "é".repeat(500));
+        let cut = format!("{} [Cut: 500 of 501 characters shown]", "é".repeat(500));
+        assert_eq!(cut_message(&"é".repeat(501)), cut);
+    }
 }

@@ -115,7 +115,7 @@ fn unreadable(why: &str) -> ToolError {
 /// Maps the texts of a failure of [`CallResult::read`].
 pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolError {
     match error {
-        ToolError::Detailed { error, code, retry, effect, output, .. } => {
+        ToolError::Detailed { error, code, retry, effect, note, output, .. } => {
             let mut mapped = map_text(error.into_inner(), &map as &dyn Fn(&str) -> String);
             if let Some(code) = code {
                 mapped = mapped.with_code(code);
@@ -125,6 +125,9 @@ pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolEr
             }
             if let Some(effect) = effect {
                 mapped = mapped.with_effect(effect);
+            }
+            if let Some(note) = note {
+                mapped = mapped.with_note(map(&note));
             }
             match output {
                 Some(output) => mapped.with_output(map(&output)),

@@ -11,6 +11,7 @@ mod call;
 mod effects;
 mod failure;
 mod hooks;
+mod kept_text;
 mod large_result;
 mod late;
 mod memory;

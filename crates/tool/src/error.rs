@@ -44,6 +44,8 @@ pub enum ToolError {
         retry: Option<Retry>,
         /// The author's statement whether the call acted.
         effect: Option<Effect>,
+        /// A line for the model below the error.
+        note: Option<Arc<str>>,
         /// Output of the tool in addition to the error; stored with the error, and not shown.
         output: Option<Arc<str>>,
         /// The error.
@@ -149,13 +151,14 @@ struct Details {
     code: Option<Arc<str>>,
     retry: Option<Retry>,
     effect: Option<Effect>,
+    note: Option<Arc<str>>,
     output: Option<Arc<str>>,
     error: Inner<ToolError>,
 }
 
 impl From<Details> for ToolError {
-    fn from(Details { code, retry, effect, output, error }: Details) -> Self {
-        Self::Detailed { code, retry, effect, output, error }
+    fn from(Details { code, retry, effect, note, output, error }: Details) -> Self {
+        Self::Detailed { code, retry, effect, note, output, error }
     }
 }
 
@@ -206,6 +209,15 @@ impl ToolError {
         details.into()
     }
 
+    /// Adds a line that the model reads below the error, such as what the tool may reach. Its first 500 characters are
+    /// shown.
+    #[must_use]
+    pub fn with_note(self, note: impl Into<Arc<str>>) -> Self {
+        let mut details = self.into_details();
+        details.note = Some(note.into());
+        details.into()
+    }
+
     /// Adds output of the tool, which is stored with the error.
     #[must_use]
     pub fn with_output(self, output: impl Into<Arc<str>>) -> Self {
@@ -232,12 +244,17 @@ impl ToolError {
 
     fn into_details(self) -> Details {
         match self {
-            Self::Detailed { code, retry, effect, output, error } => {
-                Details { code, retry, effect, output, error }
+            Self::Detailed { code, retry, effect, note, output, error } => {
+                Details { code, retry, effect, note, output, error }
             }
-            error => {
-                Details { code: None, retry: None, effect: None, output: None, error: error.into() }
-            }
+            error => Details {
+                code: None,
+                retry: None,
+                effect: None,
+                note: None,
+                output: None,
+                error: error.into(),
+            },
         }
     }
 
@@ -255,6 +272,15 @@ impl ToolError {
     pub const fn author_code(&self) -> Option<&Arc<str>> {
         match self {
             Self::Detailed { code, .. } => code.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the line for the model below the error.
+    #[must_use]
+    pub const fn note(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Detailed { note, .. } => note.as_ref(),
             _ => None,
         }
     }

@@ -28,9 +28,10 @@ async fn failures_leave_the_others_alone() {
     let (log, seen, told) = (memory(), Seen::default(), Seen::default());
     let (once, twice) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
     let for_good = failing("for good", &once, |_| {
-        Err(OperatorError::NonRetryable(
-            "no desk for sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".into(),
-        )
+        Err(OperatorError::NonRetryable(format!(
+            "no desk for sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa {}",
+            "of many ".repeat(25_000)
+        ))
         .into())
     });
     let flaky = failing("flaky", &twice, |run| match run {
@@ -63,12 +64,16 @@ async fn failures_leave_the_others_alone() {
         .unwrap()
         .iter()
         .map(|delivery| match &delivery.event.kind {
-            EventKind::BehaviorFailed(failed) if !failed.message.contains("sk-ant") => (
-                failed.behavior.to_string(),
-                failed.reason.to_string(),
-                failed.exception_type.to_string(),
-                failed.attempts,
-            ),
+            EventKind::BehaviorFailed(failed)
+                if !failed.message.contains("sk-ant") && failed.message.len() < 1_000 =>
+            {
+                (
+                    failed.behavior.to_string(),
+                    failed.reason.to_string(),
+                    failed.exception_type.to_string(),
+                    failed.attempts,
+                )
+            }
             other => panic!("{other:?}"),
         })
         .collect();

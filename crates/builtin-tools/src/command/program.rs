@@ -182,14 +182,17 @@ impl Program {
             return Ok(self.without_credentials(out.text(&redactor).into_output(), &redactor));
         }
         let said = err.text(&redactor);
+        let granted = walls.as_ref().and_then(|walled| walled.describe_grants());
         if let Some(walled) = walls
             && let Some(error) = walled.explain(&said.readable())
         {
             let error = with_words(error, status, &said, &redactor);
             let error = ToolError::from(error).with_code(code_of(status));
-            // What it wrote is stored with the error: the model reads its last line alone.
-            let wrote = said.into_error(&redactor) + &out.text(&redactor).into_error(&redactor);
-            return Err(error.with_output(redactor.redact_held(&wrote)));
+            // The model reads the last line of it.
+            return Err(match output::written(&out, &err, &redactor) {
+                Some(wrote) => error.with_output(redactor.redact_held(&wrote)),
+                None => error,
+            });
         }
         let output = out.text(&redactor);
         let (said, output) = match said.is_blank() {
@@ -202,6 +205,11 @@ impl Program {
             redactor.redact_held(&said.into_error(&redactor)).into_owned()
         };
         let error = ToolError::ExecutionFailed(text).with_code(code_of(status));
+        // Nothing outside of the program saw a wall, which may be the reason nevertheless.
+        let error = match granted {
+            Some(granted) => error.with_note(format!("granted: {granted}")),
+            None => error,
+        };
         Err(match output {
             Some(output) => {
                 let output = format!("standard output:\n{}", output.into_error(&redactor));

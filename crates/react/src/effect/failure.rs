@@ -22,6 +22,8 @@ use crate::hook::HookContext;
 const MAX_CODE_CHARS: usize = 100;
 /// Maximum number of characters of an interruption's cause.
 const MAX_CAUSE_CHARS: usize = 500;
+/// Maximum number of characters of a note.
+const MAX_NOTE_CHARS: usize = 500;
 
 /// A failed call, with everything its events need.
 pub(crate) struct Failing<'a> {
@@ -101,9 +103,11 @@ impl<'a> Failing<'a> {
             ToolError::Panicked(_) | ToolError::Timeout { .. } => {
                 self.redactor.redact(&failed_text(self.tool, error)).into_owned()
             }
+            ToolError::Environment(_) => self.environment_text(error),
             _ => fallback_text(&readable(new.raw()), author_code.as_deref()),
         };
-        vec![degraded, self.responded(error, &text, self.message(error, new.summary()), None)]
+        let text = self.with_note(error, text);
+        vec![degraded, self.responded(error, &text, &self.message(error, new.summary()), None)]
     }
 
     /// Returns the event of a failed operation of the error store.
@@ -123,19 +127,38 @@ impl<'a> Failing<'a> {
 
     fn stored(&self, error: &ToolError, new: &NewError, stored: &Stored) -> Vec<EventKind> {
         let summary = new.summary();
-        let text = stored_text(&self.headline(error, summary), summary, stored);
+        let text =
+            self.with_note(error, stored_text(&self.headline(error, summary), summary, stored));
         tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
         let (id, call_id, tool) = (stored.id.clone(), self.call_id.clone(), Arc::clone(self.tool));
         let mut event = ErrorStored::new(id, call_id, tool, stored.occurrences, new.chars_kept());
         event.code = new.code().cloned();
-        vec![event.into(), self.responded(error, &text, self.message(error, summary), Some(stored))]
+        let message = self.message(error, summary);
+        vec![event.into(), self.responded(error, &text, &message, Some(stored))]
+    }
+
+    /// Returns the text for the model with the error's note in brackets below it.
+    fn with_note(&self, error: &ToolError, text: String) -> String {
+        let Some(note) = error.note() else { return text };
+        let note = self.redactor.redact(note);
+        let note: String = note.chars().take(MAX_NOTE_CHARS).collect();
+        format!("{text}\n[{}]", note.replace('\n', " "))
+    }
+
+    /// Returns the text of a wall that held, which is bounded and states what is granted.
+    fn environment_text(&self, error: &ToolError) -> String {
+        self.redactor.redact(&failed_text(self.tool, error)).into_owned()
     }
 
     /// Returns the message of a failure in the record.
-    fn message<'t>(&self, error: &ToolError, summary: &'t Summary) -> &'t str {
+    fn message<'t>(&self, error: &ToolError, summary: &'t Summary) -> Cow<'t, str> {
         match error.kind() {
-            ToolError::Cancelled => self.stopped_text(),
-            _ => &summary.text,
+            ToolError::Cancelled => Cow::Borrowed(self.stopped_text()),
+            ToolError::Environment(_) => {
+                let text = self.environment_text(error);
+                Cow::Owned(text.lines().next().unwrap_or_default().to_owned())
+            }
+            _ => Cow::Borrowed(&summary.text),
         }
     }
 
@@ -163,6 +186,7 @@ impl<'a> Failing<'a> {
         let tool = self.tool;
         match error.kind() {
             ToolError::Cancelled => self.stopped_text().to_owned(),
+            ToolError::Environment(_) => self.environment_text(error),
             ToolError::Timeout { .. } => failed_text(tool, error),
             ToolError::Panicked(_) => {
                 failed_text(tool, &ToolError::Panicked(summary.text.to_string()))
@@ -190,7 +214,7 @@ impl<'a> Failing<'a> {
 /// Returns whether an error comes from the tool's own code, whose text may be long, or holds the output of a stopped
 /// tool.
 pub(crate) fn is_stored(error: &ToolError) -> bool {
-    if matches!(error.kind(), ToolError::Cancelled) {
+    if matches!(error.kind(), ToolError::Cancelled | ToolError::Environment(_)) {
         return error.output().is_some();
     }
     matches!(
@@ -208,6 +232,7 @@ pub(crate) fn is_stored(error: &ToolError) -> bool {
 fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
     let text = match error.kind() {
         ToolError::Caused(cause) => Chain(&**cause).to_string(),
+        ToolError::Environment(error) => format!("{}: {}", error.code(), error.what()),
         ToolError::ExecutionFailed(text) | ToolError::Panicked(text) => text.clone(),
         kind => Chain(kind).to_string(),
     };
@@ -227,7 +252,7 @@ fn line_of(text: &str) -> String {
     lines.join(" / ").chars().take(MAX_CAUSE_CHARS).collect()
 }
 
-async fn store_once_more_if_locked(
+pub(super) async fn store_once_more_if_locked(
     store: &dyn ErrorStore,
     error: NewError,
 ) -> Result<Stored, StoreError> {

@@ -19,6 +19,7 @@ use layer0::{JsonText, code, text};
 use super::effects::Effects;
 use crate::agent::inner::Inner;
 use crate::effect::guarded::drop_guarded;
+use crate::effect::kept_text::{FailureSource, keep_text};
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::journal::{End, Gated, Note, Notes, StopFact};
 
@@ -42,6 +43,7 @@ pub(crate) struct Hooks<'a> {
     limit: Duration,
     clock: &'a Arc<dyn Clock>,
     redactor: &'a Redactor,
+    agent: &'a Inner,
 }
 
 /// The results of a point's hooks.
@@ -69,6 +71,7 @@ impl<'a> Hooks<'a> {
             limit: Duration::from_millis(agent.definition.limits.hook_timeout_ms),
             clock: &agent.clock,
             redactor: &agent.redactor,
+            agent,
         }
     }
 
@@ -107,8 +110,8 @@ impl<'a> Hooks<'a> {
             let error = match self.ask(hook, seen, context).await {
                 Ok(Verdict::Continue) => continue,
                 Ok(Verdict::Abort(reason)) => {
-                    let (hook, reason) =
-                        (hook.name().to_owned(), self.redactor.redact(&reason).into_owned());
+                    let kept = self.keep(hook, moment, context, code::HOOK_ABORTED, &reason);
+                    let (hook, reason) = (hook.name().to_owned(), kept.await);
                     called.stop = Some(HookStop::Aborted { hook, reason });
                     return called;
                 }
@@ -128,7 +131,7 @@ impl<'a> Hooks<'a> {
                 },
                 Err(error) => error,
             };
-            let fact = self.failed(hook, moment, &error);
+            let fact = self.failed(hook, moment, context, &error).await;
             if hook.fail_open() {
                 called.notes.push(fact);
                 continue;
@@ -165,12 +168,32 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    fn failed(&self, hook: &Hook, moment: Moment<'_>, error: &HookError) -> EventKind {
+    /// Returns the message of a hook for the record.
+    async fn keep(
+        &self,
+        hook: &Hook,
+        moment: Moment<'_>,
+        context: &HookContext,
+        code: &'static str,
+        said: &str,
+    ) -> String {
+        let name = format!("hook:{}", hook.name());
+        let source = FailureSource { name: &name, call_id: moment.call_id(), code };
+        keep_text(self.agent, context, source, said).await
+    }
+
+    async fn failed(
+        &self,
+        hook: &Hook,
+        moment: Moment<'_>,
+        context: &HookContext,
+        error: &HookError,
+    ) -> EventKind {
         let why = match error {
             HookError::Failed(error) => Chain(&**error).to_string(),
             error => error.to_string(),
         };
-        let why = self.redactor.redact(&why);
+        let why = self.keep(hook, moment, context, error.code(), &why).await;
         let point = moment.point().as_str();
         tracing::warn!(code = error.code(), hook = hook.name(), point, "hook failed: {why}");
         HookFailed::new(

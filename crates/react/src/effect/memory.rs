@@ -13,6 +13,7 @@ use layer0::{code, text};
 
 use super::effects::Effects;
 use crate::effect::guarded::drop_guarded;
+use crate::effect::kept_text::{FailureSource, keep_text};
 use crate::hook::HookContext;
 use crate::journal::{End, Note};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
@@ -82,7 +83,8 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
             (code::MEMORY_TIMEOUT, late)
         }
     };
-    Err((reason, agent.redactor.redact(&why).into_owned()))
+    let source = FailureSource { name: "memory", call_id: None, code: reason };
+    Err((reason, keep_text(agent, &effects.context, source, &why).await))
 }
 
 fn degraded(operation: &str, reason: &'static str, why: &str) -> EventKind {

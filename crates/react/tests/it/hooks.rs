@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_react::{
     AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
     Moment, Observer, Verdict,
@@ -200,6 +201,57 @@ async fn strict_hook_is_the_cause_of_failure() {
     let failure = bench.run(agent).await.unwrap_err();
     let chain = Chain(&failure.error).to_string();
     assert!(chain.ends_with("there are no arguments to replace here"), "{chain}");
+}
+
+/// Says 200,000 characters: as an error, a panic, or the reason of an abort.
+struct Wordy(&'static str);
+
+#[async_trait]
+impl Gate for Wordy {
+    fn name(&self) -> &str {
+        "wordy"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::RunStart]
+    }
+    fn fail_open(&self) -> bool {
+        false
+    }
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        let words =
+            format!("the ledger is closed\n{}", "row api_key=abcdef0123456789\n".repeat(7_000));
+        match self.0 {
+            "abort" => Ok(Verdict::Abort(words)),
+            "panic" => panic!("{words}"),
+            _ => Err(words.into()),
+        }
+    }
+}
+
+/// Spec: H2, S1, S4, S9. The record has a line, people can read all of it.
+#[tokio::test]
+async fn long_words_of_hooks_are_stored() {
+    for (how, code) in
+        [("error", "hook.failed"), ("panic", "hook.panicked"), ("abort", "hook.aborted")]
+    {
+        let bench = Bench::new();
+        let run = bench.run(bench.agent(vec![says("x")]).gate(Wordy(how))).await;
+        let run = run.map_or_else(|failure| failure.run_id, |outcome| outcome.run_id);
+        let log = serde_json::to_string(&bench.events(&run).await).unwrap();
+        assert!(log.len() < 8_000, "{how}: {} bytes", log.len());
+        let stored = bench.errors.list(ErrorFilter::default()).await.unwrap();
+        let [stored] = &stored[..] else { panic!("{how}: {stored:?}") };
+        assert_eq!((&**stored.tool(), stored.reason().as_str()), ("hook:wordy", code));
+        assert!(stored.raw().len() > 100_000 && !stored.raw().contains("abcdef0123456789"));
+        let line = format!("the ledger is closed [Error ID: {}]", stored.id());
+        assert!(log.contains(&line), "{how}: {log}");
+    }
+    // Without a store, the record says how much is missing.
+    let bench = Bench::new();
+    let agent = bench.agent(vec![says("x")]).gate(Wordy("error")).without_error_store();
+    let run = bench.run(agent).await.unwrap_err().run_id;
+    let log = serde_json::to_string(&bench.events(&run).await).unwrap();
+    assert!(log.len() < 8_000 && log.contains("[Cut: 500 of "), "{log}");
 }
 
 /// Refunds an order.

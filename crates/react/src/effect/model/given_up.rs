@@ -27,7 +27,10 @@ pub(super) fn gave_up(
     error: ProviderError,
     is_limited: bool,
 ) -> AttemptEnd {
-    let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
+    let redact = |text: String| {
+        let text = effects.agent.redactor.redact(&text);
+        layer0::text::cut_message(&text).into_owned()
+    };
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
     let mut failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
     // The facts that follow from the code are not recorded.

@@ -193,7 +193,7 @@ fn put_aside(
     wait: Duration,
 ) -> AttemptEnd {
     let text = Chain(error).to_string();
-    let message = effects.agent.redactor.redact(&text).into_owned();
+    let message = layer0::text::cut_message(&effects.agent.redactor.redact(&text)).into_owned();
     let parked = Parking { wait, reason: Code::new(error.code()), message };
     let attempted = record.attempted(billed, Some(error), Some(wait));
     AttemptEnd::Parked(Box::new((attempted, parked)))
