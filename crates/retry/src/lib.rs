@@ -10,6 +10,94 @@
 //! record → **retry** → per-attempt record → **breaker** → concurrency limit (tower's) → **attempt
 //! timeout** → transport. A timeout outside retry would end the retry with the attempt; a breaker
 //! outside would count calls and not attempts.
+//!
+//! # Use without the rest of Backstop
+//!
+//! The layers take any service whose error is a [`Failure`](layer0::Failure), its future an `async` block or any
+//! other. Each layer adds an error of its own, for which the service's error has a `From`: [`Exhausted`] of itself for
+//! retry and fallback, [`CircuitOpen`] for the breaker, [`TimedOut`] for the timeout. Time comes from a
+//! [`Clock`](backstop_clock::Clock): [`SystemClock`](backstop_clock::SystemClock), or a virtual one in tests. Retry and
+//! fallback clone the service for each attempt, so it has to be `Clone`.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use backstop_clock::SystemClock;
+//! use backstop_retry::{
+//!     AttemptTimeoutLayer, Breaker, BreakerConfig, BreakerLayer, RetryConfig, RetryLayer,
+//!     RetryPolicy, RetryRequest,
+//! };
+//! use layer0::failure::{CircuitOpen, Effect, Exhausted, Facts, Failure, TimedOut};
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! #[derive(Debug, thiserror::Error)]
+//! enum FetchError {
+//!     #[error("the server is busy")]
+//!     Busy,
+//!     #[error("not asked")]
+//!     Open(#[source] CircuitOpen),
+//!     #[error("gave up")]
+//!     Exhausted(#[source] Box<Exhausted<FetchError>>),
+//!     #[error("no answer")]
+//!     TimedOut(#[source] TimedOut),
+//! }
+//!
+//! impl Failure for FetchError {
+//!     fn facts(&self) -> Facts {
+//!         match self {
+//!             Self::Busy => Facts::backoff("fetch.busy", Effect::None),
+//!             Self::Open(open) => Facts::hinted("fetch.open", Some(open.retry_after), Effect::None),
+//!             // What gave up is not tried again by a layer outside.
+//!             Self::Exhausted(exhausted) => exhausted.facts(),
+//!             Self::TimedOut(_) => Facts::backoff("fetch.timed_out", Effect::Unknown),
+//!         }
+//!     }
+//! }
+//!
+//! impl From<Exhausted<FetchError>> for FetchError {
+//!     fn from(exhausted: Exhausted<FetchError>) -> Self {
+//!         Self::Exhausted(Box::new(exhausted))
+//!     }
+//! }
+//!
+//! impl From<CircuitOpen> for FetchError {
+//!     fn from(open: CircuitOpen) -> Self {
+//!         Self::Open(open)
+//!     }
+//! }
+//!
+//! impl From<TimedOut> for FetchError {
+//!     fn from(timed_out: TimedOut) -> Self {
+//!         Self::TimedOut(timed_out)
+//!     }
+//! }
+//!
+//! #[derive(Clone)]
+//! struct Fetch(u32);
+//!
+//! impl RetryRequest<FetchError> for Fetch {
+//!     fn is_idempotent(&self) -> bool {
+//!         true
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), FetchError> {
+//! let clock = Arc::new(SystemClock);
+//! let service = ServiceBuilder::new()
+//!     .layer(RetryLayer::new(RetryPolicy::new(RetryConfig::new(), clock.clone())))
+//!     .layer(BreakerLayer::new(Breaker::new(BreakerConfig::new(), clock.clone())))
+//!     .layer(AttemptTimeoutLayer::new(Duration::from_secs(10), clock))
+//!     .service(service_fn(|Fetch(number): Fetch| async move { Ok::<_, FetchError>(number + 1) }));
+//! assert_eq!(service.oneshot(Fetch(41)).await?, 42);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`CircuitOpen`]: layer0::failure::CircuitOpen
+//! [`Exhausted`]: layer0::failure::Exhausted
+//! [`TimedOut`]: layer0::failure::TimedOut
 
 mod ask;
 mod backoff;

@@ -45,7 +45,6 @@ impl<S, Req> Service<Req> for AttemptTimeout<S>
 where
     S: Service<Req>,
     S::Error: From<TimedOut>,
-    S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -56,14 +55,14 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let attempt = self.inner.call(request);
+        let attempt = Box::pin(self.inner.call(request));
         AttemptFuture { attempt, after: self.after, clock: Arc::clone(&self.clock), timer: None }
     }
 }
 
 /// The future of a call through [`AttemptTimeout`].
 pub struct AttemptFuture<F> {
-    attempt: F,
+    attempt: Pin<Box<F>>,
     after: Duration,
     clock: Arc<dyn Clock>,
     /// Started when the attempt first waits: one that is ready at once needs no timer.
@@ -72,14 +71,14 @@ pub struct AttemptFuture<F> {
 
 impl<F, T, E> Future for AttemptFuture<F>
 where
-    F: Future<Output = Result<T, E>> + Unpin,
+    F: Future<Output = Result<T, E>>,
     E: From<TimedOut>,
 {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let Self { attempt, after, clock, timer } = &mut *self;
-        if let Poll::Ready(result) = Pin::new(attempt).poll(cx) {
+        if let Poll::Ready(result) = attempt.as_mut().poll(cx) {
             return Poll::Ready(result);
         }
         let timer = timer.get_or_insert_with(|| clock.sleep(*after));

@@ -44,7 +44,6 @@ impl<S, Req> Service<Req> for CircuitBreaker<S>
 where
     S: Service<Req> + Clone,
     S::Error: Failure + From<CircuitOpen> + 'static,
-    S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
@@ -77,18 +76,17 @@ enum Call<S: Service<Req>, Req> {
         request: Option<Req>,
         breaker: Breaker,
     },
-    Made(S::Future, Option<Permit>),
+    Made(Pin<Box<S::Future>>, Option<Permit>),
     Refused(Option<CircuitOpen>),
 }
 
 // The service and the request are never pinned.
-impl<S: Service<Req>, Req> Unpin for Guarded<S, Req> where S::Future: Unpin {}
+impl<S: Service<Req>, Req> Unpin for Guarded<S, Req> {}
 
 impl<S, Req> Future for Guarded<S, Req>
 where
     S: Service<Req>,
     S::Error: Failure + From<CircuitOpen> + 'static,
-    S::Future: Unpin,
 {
     type Output = Result<S::Response, S::Error>;
 
@@ -105,13 +103,13 @@ where
                     std::task::ready!(service.poll_ready(cx))?;
                     let Some(request) = request.take() else { return Poll::Pending };
                     self.0 = match breaker.admit() {
-                        Ok(permit) => Call::Made(service.call(request), Some(permit)),
+                        Ok(permit) => Call::Made(Box::pin(service.call(request)), Some(permit)),
                         // The permit of the inner service is dropped with it.
                         Err(open) => Call::Refused(Some(open)),
                     };
                 }
                 Call::Made(attempt, permit) => {
-                    let result = std::task::ready!(Pin::new(attempt).poll(cx));
+                    let result = std::task::ready!(attempt.as_mut().poll(cx));
                     if let Some(permit) = permit.take() {
                         permit.record(&result);
                     }
