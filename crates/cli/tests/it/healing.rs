@@ -53,6 +53,8 @@ fn check(environment: &str, tries: &str, code: &str, line: &str) {
     };
     let first = read(1);
     assert_eq!(first.lines().next().unwrap().find(line), Some(0), "{first}");
+    let is_seen = code.starts_with("env.");
+    assert_eq!(first.contains("\n[granted: read ./data, write "), !is_seen, "{first}");
     assert_eq!(read(2), "hello from data");
 
     let of = |kind: &'static str| events.iter().filter(move |event| event["type"] == kind);
@@ -76,10 +78,10 @@ fn denied_host_is_gone_without() {
 /// Spec: N3, T5
 #[test]
 fn path_outside_is_gone_without() {
-    let line = "env.isolation_violation: `other.txt` is not granted: read ./data, write none";
-    check("", "cat other.txt", "env.isolation_violation", line);
-    let line = "env.isolation_violation: `/etc/shadow` is not granted: read ./data, write ./data";
-    check("write = [\"./data\"]", "cat /etc/shadow", "env.isolation_violation", line);
+    let line = "Tool 'look' failed: Code exit_1: cat: other.txt: Permission denied";
+    check("", "cat other.txt", "tool.execution_failed", line);
+    let line = "Tool 'look' failed: Code exit_1: cat: /etc/shadow: Permission denied";
+    check("write = [\"./data\"]", "cat /etc/shadow", "tool.execution_failed", line);
 }
 
 /// Spec: N3, T5

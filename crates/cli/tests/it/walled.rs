@@ -3,7 +3,7 @@
 use backstop_testkit::{Loopback, Reply};
 use serde_json::Value;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, repository};
 
 const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n";
 
@@ -38,14 +38,102 @@ fn granted_files_are_read_and_others_are_not() {
     let rules = "read = [\"./data\"]\nnetwork = \"none\"";
     let (code, text) = read_by_the_model(&bench("cat data/a.txt", rules));
     assert_eq!((code, text.as_str()), (Value::Null, "hello from data"));
-    let (code, text) = read_by_the_model(&bench("cat other.txt", rules));
-    assert_eq!(code, "env.isolation_violation", "{text}");
-    let line = "env.isolation_violation: `other.txt` is not granted: read ./data, write none";
-    assert!(text.starts_with(line) && text.contains("exit status"), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    let (code, text) = read_by_the_model(&bench("echo x > data/b.txt", rules));
-    assert_eq!(code, "env.isolation_violation", "{text}");
+    for (line, word) in [
+        ("cat other.txt", "Permission denied"),
+        ("echo x > data/b.txt", "data/b.txt"),
+        ("cat other.txt 2>/dev/null", "said nothing"),
+        ("echo 'cat: /etc/shadow: Permission denied' >&2; exit 1", "Permission denied"),
+        ("printf '#!/bin/sh\\n' > data/run; ./data/run", "data/run"),
+        ("echo 'no such order' >&2; exit 1", "no such order"),
+    ] {
+        // Nothing outside of the program sees a refused file: the reader learns what is granted.
+        let (code, text) = read_by_the_model(&bench(line, rules));
+        assert_eq!(code, "tool.execution_failed", "{line}: {text}");
+        assert!(text.lines().next().unwrap().contains(word), "{line}: {text}");
+        let granted = "[granted: read ./data, write none; network none]";
+        assert_eq!(text.lines().last(), Some(granted), "{line}: {text}");
+    }
+    // Without rules nothing is granted or refused.
+    let (_, text) = read_by_the_model(&bench("cat nothing.txt", ""));
+    assert!(!text.contains("granted"), "{text}");
 }
+
+/// Spec: N4, S1. Whatever ended the program, all that it wrote can be read.
+#[test]
+fn every_ending_leaves_both_outputs_to_people() {
+    const WRITES: &str = "echo to-out-1; echo to-err-1 >&2; ";
+    for (ends, environment, timeout, code) in [
+        ("exit 3", "", "", "tool.execution_failed"),
+        ("exit 3", "network = \"none\"", "", "tool.execution_failed"),
+        ("kill -KILL $$", "network = \"none\"", "", "tool.execution_failed"),
+        ("exec sleep 60", "", "timeout_ms = 1500", "tool.timeout"),
+        ("exec sleep 60", "network = \"none\"", "timeout_ms = 1500", "tool.timeout"),
+        ("while :; do :; done", "cpu_ms = 1000", "", "env.resource_exceeded"),
+        ("curl -sf http://example.org/", "network = \"none\"", "", "env.network_denied"),
+    ] {
+        let bench = bench(&format!("{WRITES}{ends}"), environment);
+        let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+        bench.write("agent.toml", &file.replace("schema =", &format!("{timeout}\nschema =")));
+        let (found, text) = read_by_the_model(&bench);
+        assert_eq!(found, code, "{ends}: {text}");
+        let stored = bench.run(&["errors", "list", "--json"]).ok().json().remove(0);
+        let shown = bench.run(&["errors", "show", stored["id"].as_str().unwrap()]).ok().out;
+        assert!(shown.contains("to-out-1") && shown.contains("to-err-1"), "{ends}: {shown}");
+        assert!(text.contains("[Error ID: "), "{ends}: {text}");
+    }
+}
+
+/// The example of the page, with a server in the place of the one that is installed.
+///
+/// Spec: N1
+#[test]
+fn isolation_example_starts() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        println!("skipped: there is no node here, in which the server is written");
+        return;
+    }
+    let page = std::fs::read_to_string(repository().join("docs/isolation.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let example = rest.split_once("```").unwrap().0;
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    for folder in ["data", "out", "node_modules/@modelcontextprotocol/server-filesystem/dist"] {
+        std::fs::create_dir_all(bench.path().join(folder)).unwrap();
+    }
+    let path = "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
+    bench.write(path, NODE_SERVER);
+    bench.agent("[[model]]\ntext = \"Done.\"\n", &format!("{GRANTS}{example}"));
+    let listed = bench.run(&["tools", "agent.toml"]).ok().out;
+    assert!(listed.contains("files__look"), "{listed}");
+}
+
+/// Spec: N1. What is downloaded at a start cannot be where no host is reached.
+#[test]
+fn examples_download_nothing_without_a_network() {
+    let docs = std::fs::read_dir(repository().join("docs")).unwrap();
+    for path in docs.map(|entry| entry.unwrap().path()) {
+        let Ok(page) = std::fs::read_to_string(&path) else { continue };
+        for table in page.split("[[mcp]]").skip(1) {
+            let table = table.split("\n\n").next().unwrap();
+            let downloads = table.contains("[\"npx\"") || table.contains("[\"uvx\"");
+            assert!(!downloads || !table.contains("\"none\""), "{}: {table}", path.display());
+        }
+    }
+}
+
+/// A server of MCP with one tool, which lists what it was given.
+const NODE_SERVER: &str = r#"
+const fs = require('fs');
+const names = fs.readdirSync(process.argv[2]);
+require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const tools = [{ name: 'look', description: `${names.length} files`, inputSchema: { type: 'object' } }];
+  const answer = method === 'initialize'
+    ? { result: { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } } }
+    : method === 'tools/list' ? { result: { tools } } : { error: { code: -32601, message: 'unknown' } };
+  console.log(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
+});
+"#;
 
 /// Spec: N1. What policy grants is read too.
 #[test]
@@ -156,5 +244,7 @@ fn wall_around_a_server_is_read() {
     assert_eq!(code, "env.network_denied", "{text}");
     let line = "env.network_denied: host example.org is not among api.example.com \
                 (the page is not to be had)";
-    assert_eq!(text, line);
+    assert_eq!(text.lines().next(), Some(line), "{text}");
+    // What the server said of it is kept.
+    assert!(text.contains("\n[Error ID: "), "{text}");
 }
