@@ -25,8 +25,7 @@
 //!
 //! use backstop_clock::SystemClock;
 //! use backstop_retry::{
-//!     AttemptTimeoutLayer, Breaker, BreakerConfig, BreakerLayer, RetryConfig, RetryLayer,
-//!     RetryPolicy, RetryRequest,
+//!     AttemptTimeoutLayer, Breaker, BreakerConfig, RetryConfig, RetryPolicy, RetryRequest,
 //! };
 //! use layer0::failure::{CircuitOpen, Effect, Exhausted, Facts, Failure, TimedOut};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
@@ -86,8 +85,8 @@
 //! # async fn main() -> Result<(), FetchError> {
 //! let clock = Arc::new(SystemClock);
 //! let service = ServiceBuilder::new()
-//!     .layer(RetryLayer::new(RetryPolicy::new(RetryConfig::new(), clock.clone())))
-//!     .layer(BreakerLayer::new(Breaker::new(BreakerConfig::new(), clock.clone())))
+//!     .layer(RetryPolicy::new(RetryConfig::new(), clock.clone()).layer())
+//!     .layer(Breaker::new(BreakerConfig::new(), clock.clone()).layer())
 //!     .layer(AttemptTimeoutLayer::new(Duration::from_secs(10), clock))
 //!     .service(service_fn(|Fetch(number): Fetch| async move { Ok::<_, FetchError>(number + 1) }));
 //! assert_eq!(service.oneshot(Fetch(41)).await?, 42);
