@@ -9,6 +9,7 @@ mod flow;
 mod kill;
 mod recorded;
 mod replayed;
+mod same_records;
 mod sessions;
 #[cfg(unix)]
 mod tree;

@@ -8,7 +8,7 @@ mod invariants;
 mod layers;
 mod load;
 mod pools;
-mod resumed;
+pub(crate) mod resumed;
 mod rows;
 mod scenarios;
 mod shared;

@@ -22,6 +22,7 @@ use backstop::{
 use backstop_testkit::{Tape, append_all};
 use futures_util::future::{BoxFuture, join_all, try_join_all};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
@@ -475,6 +476,40 @@ fn is_away(batches: &[Batch], act: &str) -> bool {
         matches!(kind, EventKind::OperatorDispatched(it)
             if it.run.as_str() == act && &*it.operator == Leaf::Away.name())
     })
+}
+
+/// Returns generated cases, the same ones each time, with the events that they write: those of the root first, then those
+/// of each run in the order of the dispatches.
+pub(crate) fn generated_records(count: usize) -> Vec<(String, Vec<Value>)> {
+    let mut runner = TestRunner::deterministic();
+    let mut records = Vec::new();
+    while records.len() < count {
+        let case = cases().new_tree(&mut runner).unwrap().current();
+        if case.model_calls.is_some() && forks(&case.plan) {
+            continue;
+        }
+        let log = Arc::new(MemoryLog::new()) as Arc<dyn EventLog>;
+        let _answer = run(&case, &log, &Acts::default());
+        records.push((format!("{case:?}"), block_on(events_of_tree(&*log))));
+    }
+    records
+}
+
+async fn events_of_tree(log: &dyn EventLog) -> Vec<Value> {
+    let (mut runs, mut found) = (vec![ROOT.into()], Vec::new());
+    while let Some(run) = runs.pop() {
+        if log.summary(&run).await.unwrap().is_none() {
+            continue;
+        }
+        let (_, events) = read_events(log, &run).await.unwrap();
+        for event in &events {
+            if let EventKind::OperatorDispatched(dispatched) = &event.kind {
+                runs.push(dispatched.run.clone());
+            }
+        }
+        found.extend(events.iter().map(|event| serde_json::to_value(event).unwrap()));
+    }
+    found
 }
 
 /// Spec: O6, D5
