@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::bench::Bench;
+use crate::postgres;
 
 /// Cost of each answer, in billionths of a US dollar.
 const ANSWER: u64 = 1_000_000;
@@ -119,4 +120,53 @@ fn killed_attempt_counts_once() {
     bench.run(&["resume", run, "--agent", "agent.toml"]).ok();
     assert_eq!(balance(&bench, "limit:agent:agent"), held + ANSWER);
     bench.run(&["replay", run]).ok();
+}
+
+/// Spec: B4, D5, J2. What killed processes had reserved bounds those that run at once, and is not lost.
+#[test]
+fn killed_processes_count_under_the_limit() {
+    check_killed_processes("sqlite:x.db");
+}
+
+/// Spec: B4, D5, J2
+#[test]
+fn killed_processes_count_under_the_limit_in_postgres() {
+    let Some(url) = postgres::database() else { return };
+    check_killed_processes(&url);
+}
+
+/// Kills four processes whose models are asked, beside sixteen others, under a limit of eight answers.
+fn check_killed_processes(store: &str) {
+    let bench = Bench::new().with("BACKSTOP_STORE", store);
+    answering(&bench, &per_day("global", 0.008), 60_000);
+    let read = |name: &str| std::fs::read_to_string(bench.path().join(name)).unwrap();
+    bench.write("slow-script.toml", &read("script.toml"));
+    bench.write("slow.toml", &read("agent.toml").replace("script.toml", "slow-script.toml"));
+    answering(&bench, &per_day("global", 0.008), 50);
+    let start = |agent: &str| {
+        let mut command = bench.command(&["run", agent]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut slow: Vec<Child> = (0..4).map(|_| start("slow.toml")).collect();
+    let used = || {
+        let stored = bench.run(&["state", "list", "--scope", "limit:global:all", "--json"]);
+        stored.json().first()?["value"].as_u64()
+    };
+    // A look takes some milliseconds.
+    let held = (0..3_000).find_map(|_| used().filter(|used| *used >= 4 * ANSWER));
+    let held = held.expect("all four have reserved");
+    assert!(held < 5 * ANSWER, "{held}");
+    let fast: Vec<Child> = (0..16).map(|_| start("agent.toml")).collect();
+    for child in &mut slow {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for mut child in fast {
+        let code = child.wait().unwrap().code();
+        assert!(matches!(code, Some(0 | 3)), "{code:?}");
+    }
+    let runs = bench.run(&["runs", "--json"]).ok().json();
+    let answered = runs.iter().filter(|run| run["outcome"] == "completed").count();
+    assert_eq!(answered, 4, "{runs:?}");
+    assert_eq!(used(), Some(held + 4 * ANSWER), "none is lost, none counted twice");
 }
