@@ -28,6 +28,7 @@ mod results;
 mod start_keys;
 mod state;
 mod tool;
+mod transcripts;
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

@@ -14,6 +14,7 @@ async fn the_memory_log_keeps_the_contract() {
     contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::feed(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::start_keys(async || Arc::new(MemoryLog::new()) as _).check().await;
+    contract::transcripts(async || Arc::new(MemoryLog::new()) as _).check().await;
 }
 
 /// Spec: A1, D1, D2, D3, D4, D7, D8, S11, X2, W3
@@ -23,6 +24,7 @@ async fn the_sqlite_log_keeps_the_contract() {
     contract::event_log(log).check().await;
     contract::approvals(log).check().await;
     contract::feed(log).check().await;
+    contract::transcripts(log).check().await;
     let keys = async || Arc::new(Database::in_memory().await.unwrap().log()) as _;
     contract::start_keys(keys).check().await;
     let folder = Arc::new(tempfile::tempdir().unwrap());

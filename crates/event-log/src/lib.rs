@@ -38,6 +38,7 @@ mod store_url;
 mod subscription;
 mod summary;
 mod trace;
+mod transcript_part;
 mod verification;
 mod watches;
 mod writer;
@@ -76,5 +77,6 @@ pub use summary::{
     AcceptedLoss, LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
 };
 pub use trace::{Trace, TreeTrace, counted, describe, one_line};
+pub use transcript_part::TranscriptPart;
 pub use verification::{UncheckedParts, Verified, verify_run};
 pub use writer::RunWriter;

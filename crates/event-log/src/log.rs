@@ -14,7 +14,7 @@ use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
     AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, Lease,
     LogError, LogKey, LostRun, Moves, Payload, Record, RunFilter, RunSeals, RunSummary,
-    Subscription,
+    Subscription, TranscriptPart,
 };
 
 /// Types of events that change the open approvals.
@@ -461,6 +461,38 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         Ok(None)
+    }
+
+    /// Returns the kept parts of a session's transcript up to a run, newest first: that of the run, of the one that it
+    /// follows, and so on, up to the first that is missing or whose run has another head by now; at most a thousand.
+    /// None from a log that keeps none. Costs one read, whatever the records hold.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        let _ = until;
+        Ok(Vec::new())
+    }
+
+    /// Keeps parts of transcripts in place of earlier ones of the same runs, in one write. A part is dropped if its run
+    /// has another head by now or is gone, and all of them if [`EventLog::erasures`] is no longer this number. A kept
+    /// part is removed with its run and by each erasure in its run.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::append`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the parts are kept or not.
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        let _ = (parts, erasures);
+        Ok(())
     }
 
     /// Watches the inbox of a run, for requests of any process.

@@ -1,5 +1,6 @@
 mod keys;
 mod sessions;
+mod transcripts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use crate::{
     ApprovalChange, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
     OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys, Subscription,
-    is_segment,
+    TranscriptPart, is_segment,
 };
 
 use self::keys::Keys;
@@ -56,6 +57,7 @@ struct Kept {
     /// The expired approvals.
     expired: BTreeSet<ApprovalId>,
     inbox: Vec<InboxMessage>,
+    transcript: Option<TranscriptPart>,
 }
 
 /// A request with its sender and time.
@@ -74,6 +76,7 @@ impl Kept {
             approvals: Vec::new(),
             expired: BTreeSet::new(),
             inbox: Vec::new(),
+            transcript: None,
         }
     }
 
@@ -462,6 +465,7 @@ impl EventLog for MemoryLog {
         let digest = record.payload.digest();
         let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
         record.payload = Payload::Erased(digest);
+        kept.transcript = None;
         let hash = record.hash;
         runs.erasures += 1;
         let holds = |kept: &&Kept| {
@@ -476,6 +480,19 @@ impl EventLog for MemoryLog {
 
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         Ok(Some(self.lock().erasures))
+    }
+
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        Ok(transcripts::read(&self.lock(), until))
+    }
+
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        transcripts::keep(&mut self.lock(), parts, erasures);
+        Ok(())
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

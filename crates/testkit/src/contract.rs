@@ -16,6 +16,7 @@ mod state;
 mod suite;
 mod takeover;
 mod tool;
+mod transcripts;
 
 pub use approvals::approvals;
 pub use errors::error_store;
@@ -32,3 +33,4 @@ pub use state::state_store;
 pub use suite::{FailedTrial, Open, Suite, Trial};
 pub use takeover::{ActingRun, Ledger, TwoProcesses, takeovers};
 pub use tool::{ToolSample, tool};
+pub use transcripts::transcripts;
