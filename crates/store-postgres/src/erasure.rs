@@ -123,6 +123,8 @@ impl ErasableEvent {
              WHERE run_id = $1 AND seq = $2 AND hash = $3 RETURNING run_id, seq), \
              counted AS (DELETE FROM backstop.attempts USING erased \
              WHERE attempts.run_id = erased.run_id AND attempts.seq = erased.seq), \
+             derived AS (DELETE FROM backstop.transcripts USING erased \
+             WHERE transcripts.run_id = erased.run_id), \
              sealed AS (INSERT INTO backstop.erasures SELECT run_id, seq, $5::bytea FROM erased \
              WHERE $5 IS NOT NULL ON CONFLICT (run_id, seq) DO UPDATE SET seal = excluded.seal) \
              SELECT 1 FROM erased",

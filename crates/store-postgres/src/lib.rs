@@ -77,6 +77,7 @@ mod subscriptions;
 mod sweep;
 mod text;
 mod transact;
+mod transcripts;
 mod url;
 mod work_count;
 mod writer;

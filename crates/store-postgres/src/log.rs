@@ -5,7 +5,7 @@ use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, Lease, LogError,
     LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey,
-    StartKeys, Subscription, verify,
+    StartKeys, Subscription, TranscriptPart, verify,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -26,8 +26,10 @@ use crate::sent::Sent;
 use crate::start_keys::Bind;
 use crate::text::stored;
 use crate::transact::transact;
+use crate::transcripts::KeepTranscript;
 use crate::{
     approvals, background, erasure, feed, inbox, limits, lost_tails, runs, seals, subscriptions,
+    transcripts,
 };
 
 /// The event log in a [`Database`].
@@ -278,6 +280,19 @@ impl EventLog for PostgresLog {
 
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         erasure::count(self.0.pool()).await.map(Some)
+    }
+
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        transcripts::read(self.0.pool(), until).await
+    }
+
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        let (pool, patience) = (self.0.for_writing()?, self.0.options().patience);
+        transact(pool, patience, &KeepTranscript { parts: &parts, erasures }).await
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/10_store_mark.sql"),
     include_str!("../migrations/11_incarnations.sql"),
     include_str!("../migrations/12_store_retention.sql"),
+    include_str!("../migrations/13_transcripts.sql"),
 ];
 
 /// Removes the time limits of a connection, for one transaction.

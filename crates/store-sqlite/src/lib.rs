@@ -54,6 +54,7 @@ mod state;
 mod store_row;
 mod stores;
 mod subscriptions;
+mod transcripts;
 mod waypoints;
 mod writer;
 

@@ -6,7 +6,7 @@ use backstop_event_log::{
     AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, LogError, LogKey,
     LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
-    Subscription, Terms, verify,
+    Subscription, Terms, TranscriptPart, verify,
 };
 use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
@@ -25,8 +25,10 @@ use crate::owner::{OtherOwner, TAKEN_AFTER};
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::start_keys::Bind;
+use crate::transcripts::KeepTranscript;
 use crate::{
     approvals, background, erasure, feed, inbox, lost_tails, runs, seals, store_row, subscriptions,
+    transcripts,
 };
 
 /// The columns of a run's row. All columns: a file of an older version, which is not migrated for reading, has no
@@ -283,6 +285,20 @@ impl EventLog for SqliteLog {
 
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         store_row::count_erasures(self.0.readers()).await
+    }
+
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        transcripts::read(self.0.readers(), until).await
+    }
+
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        writer.perform(KeepTranscript { parts, erasures }).await?;
+        Ok(())
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

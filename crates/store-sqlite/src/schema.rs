@@ -32,6 +32,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/22_store_mark.sql"),
     include_str!("../migrations/23_incarnations.sql"),
     include_str!("../migrations/24_store_retention.sql"),
+    include_str!("../migrations/25_transcripts.sql"),
 ];
 
 /// Application id of Backstop's files: "BSTP".

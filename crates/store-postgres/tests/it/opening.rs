@@ -80,7 +80,7 @@ async fn migrated_restored_database_counts_on() {
     let url = server!().database().await;
     open(&url).await.close().await;
     let mut other = connection(&url).await;
-    let restored = "ALTER TABLE backstop.meta DROP COLUMN retention; \
+    let restored = "DROP TABLE backstop.transcripts; ALTER TABLE backstop.meta DROP COLUMN retention; \
         DELETE FROM backstop.migrations WHERE version > 11; \
         UPDATE backstop.meta SET removed_until = 1::bigint << 50";
     sqlx::raw_sql(restored).execute(&mut other).await.unwrap();
@@ -93,7 +93,7 @@ async fn migrated_restored_database_counts_on() {
 }
 
 /// What migration 9 finds: what two calls answered, of which one is of a run in another store.
-const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures; \
+const BEFORE_ERASED_TEXTS: &str = "DROP TABLE backstop.removed_incarnations, backstop.erasures, backstop.delivery_failures, backstop.transcripts; \
     ALTER TABLE backstop.runs DROP COLUMN incarnation, DROP COLUMN seal; \
     ALTER TABLE backstop.approvals DROP COLUMN asked_at; ALTER TABLE backstop.meta DROP COLUMN mark, DROP COLUMN erasures, DROP COLUMN retention; \
     ALTER TABLE backstop.removed DROP COLUMN is_silent; ALTER TABLE backstop.expired DROP COLUMN at; \

@@ -50,6 +50,15 @@ async fn the_log_keeps_approvals() {
         .await;
 }
 
+/// Spec: D9, M7
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_keeps_transcripts() {
+    let databases = server!().in_turn();
+    contract::transcripts(async move || Arc::new(open(&databases.next().await).await.log()) as _)
+        .check()
+        .await;
+}
+
 /// Spec: J2w
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_starts_pass_the_suite() {

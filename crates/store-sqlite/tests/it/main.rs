@@ -20,6 +20,7 @@ mod sealed;
 mod sharing;
 mod state;
 mod subscriptions;
+mod transcripts;
 mod unreadable;
 
 use std::path::{Path, PathBuf};

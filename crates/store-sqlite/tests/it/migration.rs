@@ -127,6 +127,7 @@ async fn an_older_database_is_migrated() {
 /// What migration 13 made.
 const BEFORE_TREES: &str = "
     DROP TABLE removed_incarnations; ALTER TABLE runs DROP COLUMN incarnation;
+    DROP TRIGGER transcripts_erased; DROP TABLE transcripts;
     DROP TRIGGER events_erased; DROP TRIGGER runs_removed; DROP TABLE store;
     ALTER TABLE removed DROP COLUMN is_silent; DROP INDEX expired_by_time; ALTER TABLE expired DROP COLUMN at;
     DROP TABLE IF EXISTS settled; DROP TABLE IF EXISTS delivery_failures; DROP TABLE IF EXISTS erasures;
@@ -239,6 +240,7 @@ async fn labels_of_older_runs_are_found() {
 /// The rows that migration 21 makes.
 const BEFORE_ERASED_TEXTS: &str = "
     DROP TABLE removed_incarnations; ALTER TABLE runs DROP COLUMN incarnation;
+    DROP TRIGGER transcripts_erased; DROP TABLE transcripts;
     DROP TRIGGER events_erased; DROP TRIGGER runs_removed; DROP TABLE store;
     ALTER TABLE removed DROP COLUMN is_silent; DROP INDEX expired_by_time; ALTER TABLE expired DROP COLUMN at;
     DROP TABLE settled; DROP TABLE delivery_failures; DROP TABLE erasures; DROP TRIGGER events_settled;
