@@ -6,6 +6,7 @@ pub(crate) mod digest;
 pub(crate) mod fold;
 pub(crate) mod past;
 pub(crate) mod recordable;
+mod run_transcript;
 pub(crate) mod source;
 mod target;
 pub(crate) mod transcript;

@@ -233,6 +233,32 @@ fn redacted_answer_is_nowhere_else() {
     }
 }
 
+/// Spec: D1, D9, M7. What each turn of a session leaves for the next one goes with the text, and the session goes on.
+#[test]
+fn redacted_text_is_in_no_transcript() {
+    for store in stores() {
+        let bench = Bench::new().with("BACKSTOP_STORE", &store);
+        bench.agent("[[model]]\ntext = \"fine\"\n", "");
+        let turn = |text: &str| bench.run(&["run", "agent.toml", text, "--session", "s"]).ok();
+        ["quixoticinput", "second", "third"].map(turn);
+        let held = found(&store, &bench, &[TEXTS[0]]);
+        assert!(held.iter().any(|place| place.contains("transcripts")), "{store}: {held:?}");
+        let runs = bench.run(&["runs", "--json"]).ok().json();
+        bench.run(&["redact", runs[2]["run"].as_str().unwrap(), "1"]).ok();
+        assert_eq!(found(&store, &bench, &[TEXTS[0]]), [""; 0], "{store}");
+        let warned = turn("fourth");
+        assert!(
+            warned.err.contains("earlier messages of the session cannot be read"),
+            "{}",
+            warned.err
+        );
+        assert_eq!(found(&store, &bench, &[TEXTS[0]]), [""; 0], "{store}");
+        bench.run(&["verify", "--all"]).ok();
+        bench.run(&["sessions", "forget", "s"]).ok();
+        assert_eq!(found(&store, &bench, &[("turn", "second"), ("turn", "third")]), [""; 0]);
+    }
+}
+
 /// Spec: J2w, S10. A run that was never begun is forgotten with its key and its task.
 #[test]
 fn forgotten_entry_of_a_queue_leaves_no_text() {

@@ -1,15 +1,16 @@
 //! What was said in a session before a run, along the runs that each one follows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
-use backstop_react_machine::messages_of;
+use backstop_event_log::{EventLog, LogError, RunSummary, read_events};
 use layer0::event::Event;
 use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 
 use crate::record::fold::started;
+use crate::record::run_transcript::RunTranscript;
 use crate::record::transcript_cache::{CachedTranscript, TranscriptCache};
 
 /// What a session came to until the end of a run.
@@ -24,43 +25,41 @@ pub(crate) struct Earlier {
 }
 
 /// Reads a session up to the end of a run. It is never refused: what cannot be read, and what stands
-/// before it, is left out. A part that the cache has is not read again.
+/// before it, is left out. With a cache, no record is read of which the cache or the log has the messages, and the
+/// log keeps those that were read.
 pub(crate) async fn history(
     log: &dyn EventLog,
     until: Option<&RunId>,
     cache: Option<&TranscriptCache>,
 ) -> Earlier {
-    let cache = match cache {
+    let kept = match cache {
         // A log that does not count its erasures, or cannot be read now, is read whole.
-        Some(cache) => log.erasures().await.ok().flatten().map(|erasures| (cache, erasures)),
+        Some(cache) => {
+            log.erasures().await.ok().flatten().map(|erasures| KeptTranscripts { cache, erasures })
+        }
         None => None,
     };
-    let (runs, end) = read_back(log, until, cache).await;
+    let (runs, end) = read_back(log, until, kept).await;
     let mut history = Earlier::default();
     if let ChainEnd::Cached(earlier) = &end {
         history.messages.clone_from(&earlier.messages);
         history.sessions.clone_from(&earlier.sessions);
     }
-    for (_, events) in runs.iter().rev() {
-        history.messages.extend(messages_of(events.iter().map(|event| &event.kind)));
-        for session in sessions_of(events) {
-            if !history.sessions.contains(&session) {
-                history.sessions.push(session);
+    for run in runs.iter().rev() {
+        history.messages.extend(run.messages.iter().cloned());
+        for session in &run.sessions {
+            if !history.sessions.contains(session) {
+                history.sessions.push(session.clone());
             }
         }
     }
-    match (end, cache, runs.first()) {
-        (ChainEnd::Unreadable(error), ..) => {
-            let error = Chain(&error);
-            let what = format!("earlier messages of the session cannot be read: {error}");
-            history.unreadable = Some(what);
-        }
-        (_, Some((cache, erasures)), Some((last, _))) => {
-            let (messages, sessions) = (history.messages.clone(), history.sessions.clone());
-            cache.keep(CachedTranscript::new(last, erasures, messages, sessions));
-        }
-        (ChainEnd::Cached(whole), Some((cache, _)), None) => cache.keep(whole),
-        _ => {}
+    if let Some(kept) = kept {
+        kept.keep(log, &history, &runs, &end).await;
+    }
+    if let ChainEnd::Unreadable(error) = end {
+        let error = Chain(&error);
+        history.unreadable =
+            Some(format!("earlier messages of the session cannot be read: {error}"));
     }
     history
 }
@@ -70,10 +69,75 @@ pub(crate) async fn followed(
     log: &dyn EventLog,
     last: Option<&RunId>,
 ) -> (Vec<(RunSummary, Vec<Event>)>, Option<LogError>) {
-    let (runs, end) = read_back(log, last, None).await;
-    match end {
-        ChainEnd::Unreadable(error) => (runs, Some(error)),
-        ChainEnd::First | ChainEnd::Cached(_) => (runs, None),
+    let mut runs: Vec<(RunSummary, Vec<Event>)> = Vec::new();
+    let mut next = last.cloned();
+    while let Some(run) = next {
+        if runs.iter().any(|(summary, _)| summary.run == run) {
+            return (runs, Some(make_circle_error()));
+        }
+        match read_run(log, &run).await {
+            Ok((follows, summary, events)) => {
+                next = follows;
+                runs.push((summary, events));
+            }
+            Err(error) => return (runs, Some(error)),
+        }
+    }
+    (runs, None)
+}
+
+/// The messages that were kept before the last erasure, in memory and in the log.
+#[derive(Clone, Copy)]
+struct KeptTranscripts<'a> {
+    cache: &'a TranscriptCache,
+    /// The number of erasures in the log before anything was read.
+    erasures: u64,
+}
+
+impl KeptTranscripts<'_> {
+    /// Returns the cached transcript up to a run, unless a part was erased or changed since.
+    async fn read_cached(self, log: &dyn EventLog, run: &RunId) -> Option<CachedTranscript> {
+        if !self.cache.has(run, self.erasures) {
+            return None;
+        }
+        let summary = log.summary(run).await.ok().flatten()?;
+        self.cache.take(&summary, self.erasures)
+    }
+
+    /// Keeps what was read.
+    async fn keep(
+        self,
+        log: &dyn EventLog,
+        history: &Earlier,
+        runs: &[RunTranscript],
+        end: &ChainEnd,
+    ) {
+        match (end, runs.first()) {
+            (ChainEnd::Unreadable(_), _) | (ChainEnd::First, None) => {}
+            (ChainEnd::Cached(whole), None) => self.cache.keep(whole.clone()),
+            (_, Some(last)) => {
+                let (messages, sessions) = (history.messages.clone(), history.sessions.clone());
+                let transcript = CachedTranscript::new(
+                    last.run.clone(),
+                    last.head,
+                    self.erasures,
+                    messages,
+                    sessions,
+                );
+                self.cache.keep(transcript);
+            }
+        }
+        // A process that has the rest in memory reads each record once as it is.
+        if matches!(end, ChainEnd::Cached(_)) {
+            return;
+        }
+        let parts: Vec<_> = runs.iter().filter_map(|run| run.write(log.key())).collect();
+        if parts.is_empty() {
+            return;
+        }
+        if let Err(error) = log.keep_transcript(parts, self.erasures).await {
+            tracing::debug!(%error, "the records of the session will be read again");
+        }
     }
 }
 
@@ -90,42 +154,77 @@ enum ChainEnd {
 async fn read_back(
     log: &dyn EventLog,
     last: Option<&RunId>,
-    cache: Option<(&TranscriptCache, u64)>,
-) -> (Vec<(RunSummary, Vec<Event>)>, ChainEnd) {
-    let mut runs: Vec<(RunSummary, Vec<Event>)> = Vec::new();
-    let mut next = last.cloned();
-    while let Some(run) = next {
-        if let Some(cached) = read_cached(log, &run, cache).await {
-            return (runs, ChainEnd::Cached(cached));
+    kept: Option<KeptTranscripts<'_>>,
+) -> (Vec<RunTranscript>, ChainEnd) {
+    let mut chain = RunChain { next: last.cloned(), ..RunChain::default() };
+    while let Some(run) = chain.next.clone() {
+        if let Some(kept) = kept
+            && let Some(cached) = kept.read_cached(log, &run).await
+        {
+            return (chain.runs, ChainEnd::Cached(cached));
         }
-        if runs.iter().any(|(summary, _)| summary.run == run) {
-            let circle = LogError::tampered(1, "the runs of its session go in circles");
-            return (runs, ChainEnd::Unreadable(circle));
-        }
-        let read = match read_events(log, &run).await {
-            Ok((summary, events)) => started(&events)
-                .map(|started| started.follows.as_ref().map(|follows| follows.run.clone()))
-                .map(|follows| (follows, (summary, events))),
-            Err(error) => Err(error),
-        };
-        match read {
-            Ok((follows, read)) => {
-                next = follows;
-                runs.push(read);
-            }
-            Err(error) => return (runs, ChainEnd::Unreadable(error)),
+        if let Err(error) = chain.extend(log, &run, kept.is_some()).await {
+            return (chain.runs, ChainEnd::Unreadable(error));
         }
     }
-    (runs, ChainEnd::First)
+    (chain.runs, ChainEnd::First)
 }
 
-/// Returns the cached transcript up to a run, unless a part was erased or changed since.
-async fn read_cached(
+/// The runs of a session, newest first, as far as they were read.
+#[derive(Default)]
+struct RunChain {
+    runs: Vec<RunTranscript>,
+    seen: BTreeSet<RunId>,
+    /// The run before them.
+    next: Option<RunId>,
+}
+
+impl RunChain {
+    /// Reads the next runs: those that the log keeps parts of, or one from its record.
+    async fn extend(
+        &mut self,
+        log: &dyn EventLog,
+        run: &RunId,
+        reads_parts: bool,
+    ) -> Result<(), LogError> {
+        let before = self.runs.len();
+        if reads_parts {
+            // A record is as good where they cannot be read.
+            for part in log.transcript(run).await.unwrap_or_default() {
+                let read = RunTranscript::read(part, log.key());
+                match read.filter(|read| self.next.as_ref() == Some(&read.run)) {
+                    Some(read) => self.push(read)?,
+                    None => break,
+                }
+            }
+        }
+        if self.runs.len() > before {
+            return Ok(());
+        }
+        let (follows, summary, events) = read_run(log, run).await?;
+        self.push(RunTranscript::derive(&summary, &events, follows))
+    }
+
+    fn push(&mut self, run: RunTranscript) -> Result<(), LogError> {
+        if !self.seen.insert(run.run.clone()) {
+            return Err(make_circle_error());
+        }
+        self.next.clone_from(&run.follows);
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+/// Reads the record of a run, with the run that it follows.
+async fn read_run(
     log: &dyn EventLog,
     run: &RunId,
-    cache: Option<(&TranscriptCache, u64)>,
-) -> Option<CachedTranscript> {
-    let (cache, erasures) = cache.filter(|(cache, erasures)| cache.has(run, *erasures))?;
-    let summary = log.summary(run).await.ok().flatten()?;
-    cache.take(&summary, erasures)
+) -> Result<(Option<RunId>, RunSummary, Vec<Event>), LogError> {
+    let (summary, events) = read_events(log, run).await?;
+    let follows = started(&events)?.follows.as_ref().map(|follows| follows.run.clone());
+    Ok((follows, summary, events))
+}
+
+fn make_circle_error() -> LogError {
+    LogError::tampered(1, "the runs of its session go in circles")
 }

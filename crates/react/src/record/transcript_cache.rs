@@ -35,13 +35,14 @@ pub(crate) struct CachedTranscript {
 
 impl CachedTranscript {
     pub(crate) fn new(
-        last: &RunSummary,
+        run: RunId,
+        head: Hash,
         erasures: u64,
         messages: Vec<Arc<Message>>,
         sessions: Vec<SessionId>,
     ) -> Self {
         let bytes = messages.iter().map(|message| count_bytes(message)).sum();
-        Self { run: last.run.clone(), head: last.head, erasures, bytes, messages, sessions }
+        Self { run, head, erasures, bytes, messages, sessions }
     }
 }
 
@@ -105,7 +106,8 @@ mod tests {
 
     fn transcript(run: &str, erasures: u64, bytes: usize) -> CachedTranscript {
         let message = Arc::new(Message::user("x".repeat(bytes)));
-        CachedTranscript::new(&summary(run), erasures, vec![message], Vec::new())
+        let summary = summary(run);
+        CachedTranscript::new(summary.run, summary.head, erasures, vec![message], Vec::new())
     }
 
     /// Spec: D9, S10

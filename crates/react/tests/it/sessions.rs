@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_event_log::*;
 use backstop_provider::ScriptedProvider;
-use backstop_react::{Agent, RunRequest, replay};
+use backstop_react::{Agent, ReopenRequest, RunOutcome, RunRequest, replay, said_until};
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
@@ -71,6 +71,18 @@ impl EventLog for Noting {
     }
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         self.0.erasures().await
+    }
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        self.note("transcript");
+        self.0.transcript(until).await
+    }
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        self.note("keep_transcript");
+        self.0.keep_transcript(parts, erasures).await
     }
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
         self.0.watch_inbox(run)
@@ -159,6 +171,84 @@ async fn next_turn_reads_only_the_last_run() {
     let said = texts(outcome.transcript.messages());
     assert_eq!((&*said[0], &*said[20], said.len()), ("0?", "and?", 22), "{said:?}");
     assert!(replay(&*log.0, &outcome.run_id).await.is_ok());
+}
+
+/// Runs a turn as a new process does, with an agent that has read nothing yet.
+async fn turn(log: &Arc<Noting>, number: usize) -> (RunOutcome, Vec<&'static str>) {
+    let agent = Agent::builder(ScriptedProvider::from_fn(|_| says("yes")))
+        .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    log.1.lock().unwrap().clear();
+    let outcome = agent.run(ask(&format!("{number}?"))).await.unwrap();
+    let asked = log.1.lock().unwrap().clone();
+    (outcome, asked)
+}
+
+/// Spec: D9, M7. The reads and writes of turn 400 are those of turn 5, and one record is read.
+#[tokio::test]
+async fn new_process_reads_the_last_record_alone() {
+    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let (mut fifth, mut last) = (Vec::new(), Vec::new());
+    for number in 0..400 {
+        let (outcome, asked) = turn(&log, number).await;
+        assert_eq!(outcome.transcript.messages().len(), 2 * (number + 1));
+        match number {
+            4 => fifth = asked,
+            _ => last = asked,
+        }
+    }
+    assert_eq!(last, fifth);
+    for (what, times) in [("records", 1), ("transcript", 2), ("keep_transcript", 1)] {
+        assert_eq!(last.iter().filter(|asked| **asked == what).count(), times, "{last:?}");
+    }
+}
+
+/// Spec: D9, M7. What the log keeps says what the records say.
+#[tokio::test]
+async fn kept_transcript_says_what_the_records_say() {
+    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let calling = calls([call("c1", "none", json!({"amount": 3.10, "text": "\u{0} \"ä"}))]);
+    agent(&log.0, vec![calling, says("one")]).run(ask("0?")).await.unwrap();
+    agent(&log.0, vec![]).run(ask("1?")).await.unwrap_err();
+    for number in 2..5 {
+        turn(&log, number).await;
+    }
+    let (outcome, asked) = turn(&log, 5).await;
+    assert_eq!(asked.iter().filter(|asked| **asked == "records").count(), 1);
+    let said = said_until(&*log.0, &outcome.run_id).await.unwrap();
+    assert_eq!(said.messages().messages(), outcome.transcript.messages());
+}
+
+/// Spec: D9, S10. A new process does not send a text that was erased since another one has read it.
+#[tokio::test]
+async fn kept_transcript_goes_with_an_erasure() {
+    let (_, log, first) = ten_runs().await;
+    turn(&log, 10).await;
+    log.0.erase(&first, 1).await.unwrap();
+    for number in 11..14 {
+        let (outcome, _) = turn(&log, number).await;
+        let said = texts(outcome.transcript.messages());
+        assert_eq!((&*said[0], said.len()), ("1?", 2 * number), "{said:?}");
+    }
+}
+
+/// Spec: D9, D12. A run that was reopened is read again.
+#[tokio::test]
+async fn reopened_run_is_read_again() {
+    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    turn(&log, 0).await;
+    let failed = agent(&log.0, vec![]).run(ask("1?")).await.unwrap_err();
+    // What another process kept of it before.
+    let summary = log.0.summary(&failed.run_id).await.unwrap().unwrap();
+    let stale = r#"{"version":1,"messages":[],"sessions":[]}"#;
+    let stale = TranscriptPart::new(failed.run_id.clone(), summary.head, None, stale, None);
+    log.0.keep_transcript(vec![stale], 0).await.unwrap();
+    assert_eq!(log.0.transcript(&failed.run_id).await.unwrap().len(), 1);
+    let going_on = agent(&log.0, vec![says("again")]);
+    going_on.reopen(ReopenRequest::new(failed.run_id)).await.unwrap();
+    let (outcome, _) = turn(&log, 2).await;
+    assert_eq!(texts(outcome.transcript.messages()), ["0?", "yes", "1?", "again", "2?", "yes"]);
 }
 
 /// Spec: D9, S10. An agent does not remember a text that was erased since.
