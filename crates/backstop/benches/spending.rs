@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop::event_log::EventLog;
-use backstop::layer0::Stop;
 use backstop::{
     Agent, Database, Durability, LimitPeriod, LimitScope, PostgresDatabase, Price, RunRequest,
-    ScriptedAnswer, ScriptedProvider, SpendLimit, StateStore, TokenUsage,
+    ScriptedAnswer, ScriptedProvider, SpendLimit, StateStore, Stop, TokenUsage,
 };
 use backstop_testkit::PostgresServer;
 use backstop_testkit::measure::{Goal, Row, Spread, now, ratios};
