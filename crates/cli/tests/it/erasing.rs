@@ -240,7 +240,9 @@ fn redacted_text_is_in_no_transcript() {
         let bench = Bench::new().with("BACKSTOP_STORE", &store);
         bench.agent("[[model]]\ntext = \"fine\"\n", "");
         let turn = |text: &str| bench.run(&["run", "agent.toml", text, "--session", "s"]).ok();
-        ["quixoticinput", "second", "third"].map(turn);
+        for text in ["quixoticinput", "second", "third"] {
+            turn(text);
+        }
         let held = found(&store, &bench, &[TEXTS[0]]);
         assert!(held.iter().any(|place| place.contains("transcripts")), "{store}: {held:?}");
         let runs = bench.run(&["runs", "--json"]).ok().json();
