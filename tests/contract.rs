@@ -1,6 +1,7 @@
 //! What callers and implementers may rely on.
 
 mod carried;
+mod chains;
 mod codes;
 mod converted;
 mod defects;

@@ -26,7 +26,7 @@ use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
-use layer0::failure::{Chain, Effect, Facts, Failure};
+use layer0::failure::{Chain, Effect, Facts, Failure, Inner};
 use layer0::message::ImageError;
 use thiserror::Error;
 
@@ -137,54 +137,54 @@ pub enum ConfigurationError {
 pub enum ExecutionError {
     /// An agent failed; [`ExecutionError::Run`] says more of a run.
     #[error("agent failed")]
-    Agent(#[source] Box<AgentError>),
+    Agent(#[source] Inner<AgentError>),
     /// No open approval has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
     /// A decision about an approval was not accepted.
     #[error("nothing is decided")]
-    Decision(#[source] Box<DecideError>),
+    Decision(#[source] Inner<DecideError>),
     /// An orchestrator could not dispatch.
     #[error("dispatch failed")]
     Dispatch(#[source] OrchError),
     /// An environment could not be used.
     #[error("environment failed")]
-    Environment(#[source] Box<EnvError>),
+    Environment(#[source] Inner<EnvError>),
     /// A hook failed.
     #[error("hook failed")]
-    Hook(#[source] Box<HookError>),
+    Hook(#[source] Inner<HookError>),
     /// A value does not fit its schema.
     #[error("invalid value")]
     Misfit(#[source] Misfit),
     /// A machine was fed what does not fit its state.
     #[error("the machine refused an input")]
-    Misuse(#[source] Box<Misuse>),
+    Misuse(#[source] Inner<Misuse>),
     /// An MCP server gives no tools.
     #[cfg(feature = "mcp")]
     #[error("no tools of an MCP server")]
-    Mcp(#[source] Box<McpError>),
+    Mcp(#[source] Inner<McpError>),
     /// An operator failed.
     #[error("operator failed")]
-    Operator(#[source] Box<OperatorError>),
+    Operator(#[source] Inner<OperatorError>),
     /// A model could not be used.
     #[error("model call failed")]
-    Provider(#[source] Box<ProviderError>),
+    Provider(#[source] Inner<ProviderError>),
     /// A run had failed, as its record says.
     #[error("the run had failed")]
-    Recorded(#[source] Box<RecordedFailure>),
+    Recorded(#[source] Inner<RecordedFailure>),
     /// A request cannot be run.
     #[error("invalid request")]
-    Request(#[source] Box<RequestError>),
+    Request(#[source] Inner<RequestError>),
     /// A run failed.
     #[error("agent failed")]
-    Run(#[source] Box<RunFailure>),
+    Run(#[source] Inner<RunFailure>),
     /// Agents cannot be served.
     #[cfg(feature = "mcp-server")]
     #[error("serving failed")]
-    Serve(#[source] Box<ServeError>),
+    Serve(#[source] Inner<ServeError>),
     /// A tool failed.
     #[error("tool failed")]
-    Tool(#[source] Box<ToolError>),
+    Tool(#[source] Inner<ToolError>),
 }
 
 /// A registration that failed or is missing.
@@ -215,10 +215,10 @@ pub enum RegistrationError {
 pub enum ReplayError {
     /// What the record says is not what follows from it.
     #[error("replay diverged")]
-    ReplayDivergence(#[source] Box<Divergence>),
+    ReplayDivergence(#[source] Inner<Divergence>),
     /// A run cannot be gone on with or copied from there.
     #[error("the run cannot be gone on with")]
-    Resume(#[source] Box<ResumeError>),
+    Resume(#[source] Inner<ResumeError>),
 }
 
 /// A failure of a store.
@@ -232,7 +232,7 @@ pub enum StorageError {
     /// A PostgreSQL database as a whole.
     #[cfg(feature = "postgres")]
     #[error("database cannot be used")]
-    Connect(#[source] Box<ConnectError>),
+    Connect(#[source] Inner<ConnectError>),
     /// An event as it was stored.
     #[error("stored event cannot be read")]
     Event(#[source] DecodeError),
@@ -246,7 +246,7 @@ pub enum StorageError {
     /// A run was not put into a queue.
     #[cfg(feature = "postgres")]
     #[error("run was not queued")]
-    Queue(#[source] Box<QueueError>),
+    Queue(#[source] Inner<QueueError>),
     /// A run or a session was not taken away.
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),

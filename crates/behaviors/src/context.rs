@@ -163,7 +163,7 @@ impl BehaviorContext {
         };
         match result {
             Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err((*failure).into()),
+            Err(ResumeError::Run(failure)) => Err(failure.into_inner().into()),
             Err(error) => Err(error.into()),
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use backstop_redact::Redactor;
 use layer0::error::BoxError;
 use layer0::event::{BehaviorDelivered, BehaviorFailed};
-use layer0::failure::{Effect, Facts, Failure, chain};
+use layer0::failure::{Effect, Facts, Failure, chain, stated_facts};
 use layer0::{Code, code, text};
 use thiserror::Error;
 
@@ -89,7 +89,7 @@ impl<E: Failure + Send + Sync + 'static> From<E> for BehaviorError {
         let name = type_name::<E>();
         let exception_type = name.split('<').next().unwrap_or(name).rsplit("::").next();
         Self {
-            facts: error.facts(),
+            facts: stated_facts(&error),
             hint: error.hint().map(Cow::into_owned),
             exception_type: exception_type.unwrap_or(name),
             source: Box::new(error),

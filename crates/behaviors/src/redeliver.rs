@@ -38,12 +38,12 @@ pub enum RedeliverError {
     /// The id is none of a delivery.
     ///
     /// Retry: never. Effect: none.
-    #[error(transparent)]
+    #[error("nothing was delivered")]
     InvalidId(#[from] InvalidDeliveryId),
     /// The log failed, or another host serves the subscription.
     ///
     /// Retry: as the log says. Effect: as it says.
-    #[error(transparent)]
+    #[error("the subscription cannot be used")]
     Log(#[from] LogError),
     /// The event is none that the behaviour is shown, and was never delivered to it.
     ///

@@ -43,7 +43,7 @@ impl Ending<'_> {
     ) -> Result<ExitCode, CliError> {
         let result = match seen.result {
             Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(ResumeError::Run(failure)) => Err(failure.into_inner()),
             Err(error) => {
                 // Nothing was done, so no behaviour has anything to receive.
                 self.behaviors.end(&[]).await;

@@ -1,6 +1,5 @@
 //! Errors for the terminal.
 
-use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,12 +31,12 @@ pub(crate) fn error(error: &CliError) -> ExitCode {
 
 /// Returns the failure of a run with its causes, as [`causes`] does.
 pub(crate) fn failure(failure: &RunFailure) -> String {
-    causes(failure.source().unwrap_or(failure))
+    causes(failure.error.as_cause())
 }
 
 /// Returns an error with its causes, on one line. Of the causes below a provider's own error, such as the layers of an
 /// HTTP client, it contains only the innermost, or all of them with `-v`.
-pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut chain: Vec<String> = sources(error).map(ToString::to_string).collect();
     let provider = sources(error).enumerate().filter(|(_, error)| error.is::<ProviderError>());
     if let (Some((place, _)), false) = (provider.last(), output::style::is_verbose()) {

@@ -5,7 +5,7 @@ use layer0::Approvers;
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::DecodeError;
-use layer0::failure::{Effect, Facts, Failure};
+use layer0::failure::{Effect, Facts, Failure, Inner};
 use layer0::id::{ApprovalId, RunId, SessionId};
 use thiserror::Error;
 
@@ -206,7 +206,7 @@ pub enum LogError {
         seq: u64,
         /// Why not.
         #[source]
-        source: Box<DecodeError>,
+        source: Inner<DecodeError>,
     },
     /// The back end cannot be reached, or went away before it answered.
     ///
@@ -300,7 +300,7 @@ impl LogError {
     /// Makes [`LogError::Unreadable`].
     #[must_use]
     pub fn unreadable(seq: u64, source: DecodeError) -> Self {
-        Self::Unreadable { seq, source: Box::new(source) }
+        Self::Unreadable { seq, source: source.into() }
     }
 
     /// Makes [`LogError::UnreadableRun`].

@@ -185,7 +185,7 @@ impl<E: Failure + 'static> Failure for Exhausted<E> {
     }
 }
 
-/// An error inside another one of the same enum, on the heap.
+/// An error inside another one, on the heap.
 ///
 /// Unlike a `Box`, it is no error itself: `source()` of the outer error returns the inner error, to which a caller can
 /// downcast.
@@ -203,6 +203,12 @@ impl<E> Inner<E> {
 impl<E> From<E> for Inner<E> {
     fn from(error: E) -> Self {
         Self(Box::new(error))
+    }
+}
+
+impl<E> From<Box<E>> for Inner<E> {
+    fn from(error: Box<E>) -> Self {
+        Self(error)
     }
 }
 

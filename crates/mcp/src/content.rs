@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstop_tool::{NotShown, Schema, ToolError};
-use layer0::failure::Effect;
+use layer0::failure::{Chain, Effect};
 use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -162,7 +162,9 @@ fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> 
             let size = decoded_size(data);
             let mime = block["mimeType"].as_str().unwrap_or("unknown type");
             Some(match (kind == "image").then(|| show(data)).flatten() {
-                Some(Err(why)) => format!("[{kind}: {mime}, {size} bytes; not shown: {why}]"),
+                Some(Err(why)) => {
+                    format!("[{kind}: {mime}, {size} bytes; not shown: {}]", Chain(&why))
+                }
                 _ => format!("[{kind}: {mime}, {size} bytes]"),
             })
         }

@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use thiserror::Error;
 
 use crate::history::RequestError;
 use crate::hook::HookError;
+
+/// Text of the error around a provider's.
+const MODEL_FAILED: &str = "model call failed";
 
 /// Says why a run failed.
 ///
@@ -67,7 +71,7 @@ pub enum AgentError {
     /// The model call failed after the retry stack gave up.
     ///
     /// Retry: as the provider's error says. Effect: as the provider's error says.
-    #[error(transparent)]
+    #[error("{MODEL_FAILED}")]
     Llm(#[from] ProviderError),
     /// The request cannot be run; nothing was started.
     ///
@@ -116,8 +120,8 @@ pub enum AgentError {
     /// The run failed in another process; this is what its record says.
     ///
     /// Retry: as the record's failure says. Effect: as it says.
-    #[error(transparent)]
-    Recorded(RecordedFailure),
+    #[error("{}", .0.wrapper)]
+    Recorded(#[source] RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
     /// to the run.
     ///
@@ -169,6 +173,26 @@ impl AgentError {
     #[must_use]
     pub const fn parallel_tool_limit(count: usize, limit: usize) -> Self {
         Self::ParallelToolLimitExceeded { count, limit }
+    }
+
+    /// Returns the error that the record describes: the model's own failure where this one only wraps it.
+    ///
+    /// ```
+    /// use backstop_provider::ProviderError;
+    /// use backstop_react::AgentError;
+    /// use layer0::failure::chain;
+    ///
+    /// let error = AgentError::Llm(ProviderError::AuthFailed("no key".into()));
+    /// assert_eq!(chain(&error), ["model call failed", "authentication failed: no key"]);
+    /// assert_eq!(chain(error.as_cause()), ["authentication failed: no key"]);
+    /// ```
+    #[must_use]
+    pub fn as_cause(&self) -> &(dyn std::error::Error + 'static) {
+        match self {
+            Self::Llm(error) => error,
+            Self::Recorded(recorded) if recorded.is_of_model => recorded,
+            error => error,
+        }
     }
 
     /// Says that a log's error came before the run began.
@@ -244,6 +268,7 @@ impl From<AgentError> for OperatorError {
     fn from(error: AgentError) -> Self {
         match error {
             AgentError::Llm(error) => Self::model(error),
+            AgentError::Recorded(recorded) if recorded.is_of_model => Self::model(recorded),
             error => Self::failed(error),
         }
     }
@@ -261,7 +286,7 @@ impl From<AgentError> for EnvError {
     }
 }
 
-/// What a log says of a failure: its code, what it says of trying again, and itself with its causes as text.
+/// The failure of a model or a hook as a record has it: its code, its retry answer, its text and those of its causes.
 ///
 /// Where the record does not tell whether trying again helps, it is as the code says of what was given up.
 ///
@@ -270,16 +295,22 @@ impl From<AgentError> for EnvError {
 pub struct RecordedFailure {
     facts: Box<Facts>,
     is_of_model: bool,
-    text: String,
+    /// Text of the error around it, as in the process where the run failed.
+    wrapper: Box<str>,
+    text: Box<str>,
     cause: Option<Box<RecordedFailure>>,
 }
 
 impl RecordedFailure {
     pub(crate) fn new(cause: &FailureCause) -> Self {
-        let (is_of_model, row) = match cause {
-            FailureCause::Model { reason, .. } => (true, facts_by_code(reason.as_str())),
-            _ => (false, None),
+        let mut texts = VecDeque::from(cause.chain());
+        let (wrapper, row): (Box<str>, _) = match cause {
+            FailureCause::Model { reason, .. } => {
+                (MODEL_FAILED.into(), facts_by_code(reason.as_str()))
+            }
+            _ => (texts.pop_front().unwrap_or_default().into(), None),
         };
+        let is_of_model = matches!(cause, FailureCause::Model { .. });
         let mut facts = row.unwrap_or_else(|| {
             let entry = code::find(cause.code().as_str());
             Facts::never(entry.map_or(code::INTERNAL, |entry| entry.code), Effect::Unknown)
@@ -288,10 +319,15 @@ impl RecordedFailure {
             facts = facts.with_retry_facts(recorded);
         }
         let facts = Box::new(facts.with_effect(Effect::Unknown));
-        let failure = |cause, text| Self { facts: Box::clone(&facts), is_of_model, text, cause };
-        let mut texts = cause.chain().into_iter().rev();
-        let last = failure(None, texts.next().unwrap_or_default());
-        texts.fold(last, |inner, text| failure(Some(Box::new(inner)), text))
+        let failure = |cause, text| Self {
+            facts: Box::clone(&facts),
+            is_of_model,
+            wrapper: wrapper.clone(),
+            text,
+            cause,
+        };
+        let last = failure(None, texts.pop_back().unwrap_or_default().into());
+        texts.into_iter().rfold(last, |inner, text| failure(Some(Box::new(inner)), text.into()))
     }
 }
 
@@ -389,14 +425,9 @@ impl fmt::Debug for RunFailure {
     }
 }
 
-/// The source is the error, or what it holds where it says nothing of its own.
 impl std::error::Error for RunFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.error {
-            AgentError::Llm(error) => Some(error),
-            AgentError::Recorded(recorded) => Some(recorded),
-            error => Some(error),
-        }
+        Some(&self.error)
     }
 }
 
@@ -409,6 +440,18 @@ impl Failure for RunFailure {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         self.error.hint()
+    }
+}
+
+impl From<RunFailure> for OrchError {
+    fn from(failure: RunFailure) -> Self {
+        Self::OperatorError(failure.into())
+    }
+}
+
+impl From<RunFailure> for EnvError {
+    fn from(failure: RunFailure) -> Self {
+        Self::OperatorError(failure.into())
     }
 }
 

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use backstop_event_log::{LogError, RunState};
 use backstop_react_machine::{Divergence, NotReopenable};
 use layer0::code;
-use layer0::failure::{Effect, Facts, Failure};
+use layer0::error::{OperatorError, OrchError};
+use layer0::failure::{Effect, Facts, Failure, Inner};
 use layer0::id::{CallId, RunId};
 use thiserror::Error;
 
@@ -37,7 +38,7 @@ pub enum ResumeError {
     ///
     /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
-    Diverged(#[source] Box<Divergence>),
+    Diverged(#[source] Inner<Divergence>),
     /// A run that dispatched the run is open: that one goes on, and with it all below it.
     ///
     /// Retry: never. Effect: none.
@@ -127,7 +128,7 @@ pub enum ResumeError {
     ///
     /// Retry: as the failure says. Effect: as the failure says.
     #[error("agent failed")]
-    Run(#[source] Box<RunFailure>),
+    Run(#[source] Inner<RunFailure>),
 }
 
 impl ResumeError {
@@ -162,13 +163,29 @@ impl ResumeError {
 
 impl From<Divergence> for ResumeError {
     fn from(divergence: Divergence) -> Self {
-        Self::Diverged(Box::new(divergence))
+        Self::Diverged(divergence.into())
     }
 }
 
 impl From<RunFailure> for ResumeError {
     fn from(failure: RunFailure) -> Self {
-        Self::Run(Box::new(failure))
+        Self::Run(failure.into())
+    }
+}
+
+/// A run that failed is the operator's failure; nothing else of a resume is.
+impl From<ResumeError> for OperatorError {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Run(failure) => failure.into_inner().into(),
+            error => Self::failed(error),
+        }
+    }
+}
+
+impl From<ResumeError> for OrchError {
+    fn from(error: ResumeError) -> Self {
+        Self::OperatorError(error.into())
     }
 }
 

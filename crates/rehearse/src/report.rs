@@ -144,7 +144,8 @@ impl RunReport {
             },
             Err(failure) => {
                 let code = Code::new(failure.code());
-                let chain = recorded_chain(&events).unwrap_or_else(|| chain(&failure.error));
+                let chain =
+                    recorded_chain(&events).unwrap_or_else(|| chain(failure.error.as_cause()));
                 Self {
                     run: failure.run_id.clone(),
                     session: failure.session.clone(),

@@ -176,7 +176,7 @@ async fn play(
             tracked(&clock, Some(still), async move { reopens.reopen(request).await }).await?;
         result = match opened {
             Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(ResumeError::Run(failure)) => Err(failure.into_inner()),
             Err(error) => {
                 // Leaves out the run's id, which differs each time.
                 let why = match &error {
@@ -367,7 +367,7 @@ async fn until_due(
         .await?;
         result = match resumed {
             Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(ResumeError::Run(failure)) => Err(failure.into_inner()),
             Err(error) => return Err(RehearsalError::Store(error.into())),
         };
     }

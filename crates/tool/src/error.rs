@@ -61,7 +61,7 @@ pub enum ToolError {
     ///
     /// Retry: as the environment's error says. Effect: as the environment's error says.
     #[error("environment failed")]
-    Environment(#[source] Box<EnvError>),
+    Environment(#[source] Inner<EnvError>),
     /// The tool ran and reported an error.
     ///
     /// Retry: never. Effect: unknown.

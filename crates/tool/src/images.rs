@@ -22,7 +22,7 @@ pub enum NotShown {
     #[error("it holds a secret")]
     HoldsSecret,
     /// It is no image that providers take.
-    #[error(transparent)]
+    #[error("it cannot be read as an image")]
     Image(#[from] ImageError),
     /// It is more than [`MAX_SHOWN_IMAGE_BYTES`].
     #[error("an image of more than 3 MiB")]

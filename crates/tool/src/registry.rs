@@ -444,7 +444,7 @@ pub enum RegistrationError {
         mapped: Arc<str>,
     },
     /// It cannot be called so.
-    #[error(transparent)]
+    #[error("invalid name")]
     Name(#[from] NameError),
     /// The tool's code panicked when it was asked what it is; the panic was caught.
     #[error("a tool panicked when it was asked what it is: {0}")]

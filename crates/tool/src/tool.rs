@@ -393,6 +393,7 @@ impl ToolContext {
     ///
     /// ```
     /// # use backstop_tool::{ToolContext, ToolError};
+    /// use layer0::failure::Chain;
     /// use layer0::message::Image;
     ///
     /// # fn draw() -> Vec<u8> { b"GIF89a".to_vec() }
@@ -400,7 +401,7 @@ impl ToolContext {
     /// let drawn = Image::from_bytes(&draw()).map_err(|why| ToolError::ExecutionFailed(why.to_string()))?;
     /// Ok(match context.show_image(drawn) {
     ///     Ok(()) => "[a chart of the year]".to_owned(),
-    ///     Err(why) => format!("[a chart of the year, not shown: {why}]"),
+    ///     Err(why) => format!("[a chart of the year, not shown: {}]", Chain(&why)),
     /// })
     /// # }
     /// ```

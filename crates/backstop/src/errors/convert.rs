@@ -263,7 +263,7 @@ leaf! {
 #[cfg(feature = "postgres")]
 impl From<QueueError> for Error {
     fn from(error: QueueError) -> Self {
-        StorageError::Queue(Box::new(error)).into()
+        StorageError::Queue(error.into()).into()
     }
 }
 
@@ -280,7 +280,7 @@ impl From<WorkerBuildError> for Error {
 #[cfg(feature = "postgres")]
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Self {
-        StorageError::Connect(Box::new(error)).into()
+        StorageError::Connect(error.into()).into()
     }
 }
 
@@ -297,14 +297,14 @@ impl From<DecideError> for Error {
             DecideError::Log(error) => error.into(),
             DecideError::NotFound(error) => error.into(),
             DecideError::Blank(_) => AgentError::InputValidation(error.to_string()).into(),
-            other => ExecutionError::Decision(Box::new(other)).into(),
+            other => ExecutionError::Decision(other.into()).into(),
         }
     }
 }
 
 impl From<Box<RunFailure>> for Error {
     fn from(failure: Box<RunFailure>) -> Self {
-        ExecutionError::Run(failure).into()
+        ExecutionError::Run(failure.into()).into()
     }
 }
 
@@ -313,8 +313,8 @@ impl From<ResumeError> for Error {
         match error {
             ResumeError::Diverged(divergence) => ReplayError::ReplayDivergence(divergence).into(),
             ResumeError::Log(error) => error.into(),
-            ResumeError::Run(failure) => failure.into(),
-            other => ReplayError::Resume(Box::new(other)).into(),
+            ResumeError::Run(failure) => ExecutionError::Run(failure).into(),
+            other => ReplayError::Resume(other.into()).into(),
         }
     }
 }

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop_behaviors::{BehaviorError, FnBehavior, behavior};
+use layer0::code;
 use layer0::error::OperatorError;
 use layer0::event::EventKind;
+use layer0::failure::{Effect, Facts, Failure};
 
 use super::{Seen, host, memory, noting, opened, places, record, settled, types, warn};
 
@@ -140,4 +142,33 @@ async fn failures_at_failures_end() {
         }
     }
     assert_eq!(longest, 8);
+}
+
+/// A refusal whose `is_retryable` says something else than its row.
+#[derive(Debug, thiserror::Error)]
+#[error("refused")]
+struct Refusal {
+    is_retryable: bool,
+}
+
+impl Failure for Refusal {
+    fn facts(&self) -> Facts {
+        match self.is_retryable {
+            true => Facts::never(code::BEHAVIOR_FAILED, Effect::None),
+            false => Facts::backoff(code::BEHAVIOR_FAILED, Effect::None),
+        }
+    }
+
+    fn is_retryable(&self) -> bool {
+        self.is_retryable
+    }
+}
+
+/// Spec: R1
+#[test]
+fn an_overridden_answer_decides_about_another_attempt() {
+    for is_retryable in [true, false] {
+        let error = BehaviorError::from(Refusal { is_retryable });
+        assert_eq!(error.facts().retry.is_retryable(), is_retryable);
+    }
 }

@@ -39,8 +39,8 @@ pub(super) enum WebhookError {
     /// It is on another machine, and this process sends nothing there.
     ///
     /// Retry: never. Effect: none.
-    #[error(transparent)]
-    Denied(RequestDenied),
+    #[error("nothing was sent")]
+    Denied(#[source] RequestDenied),
     /// It refused what was sent.
     ///
     /// Retry: never. Effect: unknown.

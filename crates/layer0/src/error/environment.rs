@@ -100,4 +100,10 @@ impl Failure for EnvError {
     }
 }
 
+impl From<EnvError> for OperatorError {
+    fn from(error: EnvError) -> Self {
+        Self::failed(error)
+    }
+}
+
 inherent_is_retryable!(EnvError);

@@ -1,6 +1,7 @@
 use thiserror::Error;
 
 use super::boxed::BoxError;
+use super::operator::OperatorError;
 use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 use crate::state::Scope;
@@ -103,6 +104,12 @@ impl Failure for StateError {
             Self::Serialization(_) => Facts::never(code::STATE_SERIALIZATION, Effect::None),
             Self::Other(_) => Facts::never(code::STATE_OTHER, Effect::Unknown),
         }
+    }
+}
+
+impl From<StateError> for OperatorError {
+    fn from(error: StateError) -> Self {
+        Self::failed(error)
     }
 }
 

@@ -60,12 +60,12 @@ pub enum WorkflowRecordError {
     /// The record says something that it does not bear out.
     ///
     /// Retry: as the divergence says. Effect: as it says.
-    #[error(transparent)]
+    #[error("the record contradicts itself")]
     Diverged(#[from] Diverged),
     /// The record cannot be read or trusted.
     ///
     /// Retry: as the log's error says. Effect: as it says.
-    #[error(transparent)]
+    #[error("the workflow's record cannot be read")]
     Log(#[from] LogError),
 }
 

@@ -102,10 +102,7 @@ impl Agent {
         };
         // Rare, and its future is many times as large as that of a run that begins.
         let taken_up = Box::pin(self.take_up(&**log, &summary, request, context));
-        taken_up.await.map_err(|error| match error {
-            ResumeError::Run(failure) => (*failure).into(),
-            error => OperatorError::failed(error),
-        })
+        Ok(taken_up.await?)
     }
 
     /// Resumes a run that has a record.
@@ -146,7 +143,7 @@ impl Agent {
             // An agent does not answer for another one.
             let (expected, actual) = (summary.agent.to_string(), self.name().to_owned());
             let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
-            return Err(ResumeError::Diverged(Box::new(divergence)));
+            return Err(ResumeError::Diverged(divergence.into()));
         }
         let outcome = recorded(log, &run).await?;
         outcome.ok_or_else(|| ResumeError::open(run, summary.state))

@@ -278,7 +278,7 @@ async fn a_recorded_failure_is_the_same_failure() {
         panic!("it had failed")
     };
     assert_eq!(recorded.code(), failure.code());
-    let chain = layer0::failure::chain(&recorded.error);
+    let chain = layer0::failure::chain(recorded.error.as_cause());
     assert_eq!(chain, ["quota exhausted: scripted quota"]);
     let Some(Finish::Failed(cause)) = replay(&*log, &failure.run_id).await.unwrap() else {
         panic!("it had failed")

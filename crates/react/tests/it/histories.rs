@@ -132,7 +132,7 @@ impl History {
                 }
                 Ok(outcome) => (outcome.run_id, End::Limit),
                 Err(failure) => {
-                    let causes = chain(&failure.error);
+                    let causes = chain(failure.error.as_cause());
                     (failure.run_id, End::Failure(causes))
                 }
             };

@@ -316,17 +316,21 @@ async fn a_failure_has_one_text() {
         let Some(EventKind::RunFailed(failed)) = events.last().map(|event| &event.kind) else {
             panic!("{code}: it failed")
         };
-        assert_eq!(failed.chain.join(": "), chain(&failure.error).join(": "), "{code}");
+        assert_eq!(failed.chain.join(": "), chain(failure.error.as_cause()).join(": "), "{code}");
         // The error from the record in another process has the same text.
         let Err(ResumeError::Run(again)) = recorded(&*bench.log, &failure.run_id).await else {
             panic!("{code}: it failed")
         };
-        assert_eq!(chain(&again.error).join(": "), failed.chain.join(": "), "{code}");
+        assert_eq!(chain(again.error.as_cause()).join(": "), failed.chain.join(": "), "{code}");
+        assert_eq!(chain(&again.error).join(": "), chain(&failure.error).join(": "), "{code}");
         let tripped = events.iter().find_map(|event| match &event.kind {
             EventKind::GuardTripped(tripped) => Some(tripped.message.to_string()),
             _ => None,
         });
-        assert!(tripped.is_none_or(|message| message == failure.error.to_string()), "{code}");
+        assert!(
+            tripped.is_none_or(|message| message == failure.error.as_cause().to_string()),
+            "{code}"
+        );
     }
     let bench = Bench::new();
     let failure = bench.agent(vec![]).build().unwrap().run(" ").await.unwrap_err();

@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_event_log::{EventLog, MemoryLog, read_events};
 use backstop_provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
-use backstop_react::{Agent, AgentError, Limits, RunRequest};
+use backstop_react::{Agent, AgentError, Limits, RunFailure, RunRequest};
 use backstop_retry::RetryConfig;
 use layer0::Code;
-use layer0::error::{OperatorError, OrchError};
+use layer0::error::OrchError;
 use layer0::event::EventKind;
 use layer0::failure::{Effect, Failure, Retry, sources};
 use layer0::usage::TokenUsage;
@@ -69,13 +69,16 @@ async fn failure_keeps_its_sources_upward() {
     let EventKind::RunFailed(failed) = &events.last().unwrap().kind else { panic!("it failed") };
     assert_eq!(failed.chain, ["gave up after 3 attempts", "scripted transient error"]);
 
-    let error = OrchError::from(OperatorError::from(failure));
+    let error = OrchError::from(failure);
     assert!(!error.is_retryable());
     let chain: Vec<String> = sources(&error).map(ToString::to_string).collect();
     assert_eq!(chain[0], "operator failed");
     assert_eq!(chain[1], "operator could not use its model");
     assert!(chain[2].starts_with("run `run_"));
-    assert_eq!(chain[3..], ["gave up after 3 attempts", "scripted transient error"]);
+    assert_eq!(chain[3], "model call failed");
+    assert_eq!(chain[4..], ["gave up after 3 attempts", "scripted transient error"]);
+    assert!(sources(&error).any(|cause| cause.is::<RunFailure>()));
+    assert!(sources(&error).any(|cause| cause.is::<AgentError>()));
     assert!(sources(&error).last().unwrap().is::<ProviderError>());
 }
 

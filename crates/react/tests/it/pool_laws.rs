@@ -144,7 +144,7 @@ async fn passing_outage_stays_passing() {
         let failure = run_on(&bench, vec![down, fallback]).await.unwrap_err();
         let facts = failure.facts();
         assert_eq!((facts.code, facts.later), ("provider.transient", Retry::Backoff), "{kind:?}");
-        let texts = chain(&failure.error);
+        let texts = chain(failure.error.as_cause());
         let expected = [
             "gave up after 3 attempts",
             "scripted transient error",
@@ -165,9 +165,11 @@ async fn pool_fails_with_what_passes_first() {
     let pool = vec![limited(300), dead, limited(200), limited(400)];
     let failure = run_on(&bench, vec![pool]).await.unwrap_err();
     assert_eq!(failure.facts().later, Retry::After(Duration::from_secs(200)));
-    let others =
-        chain(&failure.error).iter().filter(|text| *text == "another endpoint failed").count();
-    assert_eq!(others, 1, "equal texts are kept once: {:?}", chain(&failure.error));
+    let others = chain(failure.error.as_cause())
+        .iter()
+        .filter(|text| *text == "another endpoint failed")
+        .count();
+    assert_eq!(others, 1, "equal texts are kept once: {:?}", chain(failure.error.as_cause()));
 }
 
 /// Spec: R4
@@ -396,7 +398,7 @@ proptest! {
             let mut answered = Vec::new();
             for _ in 0..3 {
                 let result = run(&bench, &agent).await;
-                answered.push(result.map(|it| it.text().into()).map_err(|it| chain(&it.error)));
+                answered.push(result.map(|it| it.text().into()).map_err(|it| chain(it.error.as_cause())));
             }
             answered
         });

@@ -28,7 +28,7 @@ async fn fail(bench: &Bench, agent: AgentBuilder, attempts: u32) -> RunFailure {
 #[track_caller]
 fn check(failure: &RunFailure, recorded: &EventKind, code: &str, causes: &[&str]) {
     assert_eq!(failure.code(), code);
-    assert_eq!(chain(&failure.error), *causes);
+    assert_eq!(chain(failure.error.as_cause()), *causes);
     let EventKind::RunFailed(failed) = recorded else { panic!("it failed") };
     assert_eq!(failed.chain, causes);
 }

@@ -344,7 +344,7 @@ async fn failing_store_lets_no_attempt_through() {
     *shared.state.fails.lock().unwrap() = true;
     let failure = shared.run(agent(vec![]), RunRequest::new("a")).await.unwrap_err();
     assert_eq!((failure.code(), failure.usage.model_attempts), ("state.write_failed", 0));
-    let chain = layer0::failure::Chain(&failure.error).to_string();
+    let chain = layer0::failure::Chain(failure.error.as_cause()).to_string();
     let said = "the spend limit of agent `triage` per day could not be looked at: state write failed: \
                 the disk is full";
     assert_eq!(chain, said);

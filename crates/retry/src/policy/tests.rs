@@ -270,6 +270,24 @@ fn overrides_of_a_failure_are_heard() {
     }
 }
 
+/// Spec: R1. A row says the opposite each time.
+#[tokio::test]
+async fn the_layer_asks_is_retryable_first() {
+    fn refused() -> OrchError {
+        let facts = Facts::backoff("x.y", Effect::None);
+        OperatorError::failed(Overridden { facts, is_retryable: false, effect: Effect::None })
+            .into()
+    }
+    fn allowed() -> OrchError {
+        let facts = Facts::never("x.y", Effect::None);
+        OperatorError::failed(Overridden { facts, is_retryable: true, effect: Effect::None }).into()
+    }
+    let seen = run(RetryConfig::default(), Call::default(), 1, refused, false).await;
+    assert_eq!((seen.calls, seen.result.is_ok()), (1, false));
+    let seen = run(RetryConfig::default(), Call::default(), 1, allowed, false).await;
+    assert_eq!((seen.calls, seen.result.is_ok()), (2, true));
+}
+
 /// A failure with a requested delay.
 #[derive(Debug, thiserror::Error)]
 #[error("come back")]

@@ -63,7 +63,7 @@ impl Conversation {
         self.turns.end();
         let result = match result {
             Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(ResumeError::Run(failure)) => Err(failure.into_inner()),
             Err(error) => return Err(error.into()),
         };
         show(&result, answer.as_deref())
