@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use layer0::code;
 use layer0::event::Event;
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::RunId;
 use serde::Serialize;
 use thiserror::Error;
@@ -46,9 +48,17 @@ pub fn delivery_id(subscription: &str, run: &RunId, seq: u64) -> String {
 }
 
 /// Error of a text that is not the id of a delivery.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid delivery id `{0}`: expected `<subscription>/<run>/<seq>`")]
 pub struct InvalidDeliveryId(String);
+
+impl Failure for InvalidDeliveryId {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 /// Splits the id of a delivery into the subscription, the run and the number of the event.
 ///

@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use layer0::error::BoxError;
 
 use crate::line::line_of;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
+use std::borrow::Cow;
 
 /// A mistake in a file, with its place and a hint.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug)]
 pub struct ConfigError {
     file: PathBuf,
@@ -15,6 +20,16 @@ pub struct ConfigError {
     what: String,
     hint: Option<String>,
     source: Option<BoxError>,
+}
+
+impl Failure for ConfigError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.hint.as_deref().map(Cow::Borrowed)
+    }
 }
 
 impl ConfigError {

@@ -1,7 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use layer0::code;
 use layer0::event::Hash;
+use layer0::failure::{Effect, Facts, Failure};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -40,9 +42,17 @@ struct Behind {
 }
 
 /// Error of a text that is not a cursor.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid cursor `{0}`: expected `start`, `now`, or one that a feed gave")]
 pub struct InvalidCursor(String);
+
+impl Failure for InvalidCursor {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 impl Cursor {
     /// Returns the position before the first event.

@@ -9,6 +9,8 @@ use layer0::{JsonText, Timestamp};
 use thiserror::Error;
 
 use crate::{LogError, text_digest};
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Minimum time for which a key is kept, in milliseconds.
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
@@ -99,11 +101,23 @@ impl StartKey {
 #[non_exhaustive]
 pub enum InvalidStartKey {
     /// The key is empty, or longer than [`StartKey::MAX_BYTES`].
+    ///
+    /// Retry: never. Effect: none.
     #[error("a key has 1 to {} bytes", StartKey::MAX_BYTES)]
     Length,
     /// The task cannot be recorded: it is nested too deep.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the task cannot be recorded")]
     Task(#[source] serde_json::Error),
+}
+
+impl Failure for InvalidStartKey {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Length | Self::Task(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
 }
 
 /// The result of binding a key to a run.

@@ -2,6 +2,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
 /// Suffix of the URL of a file that may be on a network file system.
@@ -22,9 +24,17 @@ pub enum StoreUrl {
 }
 
 /// Error of an invalid store URL, with the valid forms.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid store URL `{0}`: expected `sqlite:PATH`, `sqlite::memory:` or `postgres://…`")]
 pub struct InvalidStoreUrl(String);
+
+impl Failure for InvalidStoreUrl {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 impl StoreUrl {
     /// Resolves a relative path against `folder`.

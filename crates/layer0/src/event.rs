@@ -17,6 +17,8 @@ use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::code;
+use crate::failure::{Effect, Facts, Failure};
 use crate::id::RunId;
 use crate::time::Timestamp;
 
@@ -122,9 +124,13 @@ impl Actor {
 #[non_exhaustive]
 pub enum DecodeError {
     /// The type is not one of this schema.
+    ///
+    /// Retry: never. Effect: none.
     #[error("unknown event type `{0}`")]
     UnknownType(String),
     /// The payload does not have the shape of its type.
+    ///
+    /// Retry: never. Effect: none.
     #[error("malformed payload of `{event_type}`")]
     #[non_exhaustive]
     Payload {
@@ -133,6 +139,16 @@ pub enum DecodeError {
         /// The error of serde.
         source: serde_json::Error,
     },
+}
+
+impl Failure for DecodeError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::UnknownType(_) | Self::Payload { .. } => {
+                Facts::never(code::LOG_UNREADABLE, Effect::None)
+            }
+        }
+    }
 }
 
 impl DecodeError {

@@ -14,6 +14,8 @@ pub const MAX_NAME_CHARS: usize = 64;
 pub const MAX_SESSION_BYTES: usize = 256;
 
 /// The reason that a text is no valid name of a tool, a hook or an operator.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the name `{shown}` {why}")]
 #[non_exhaustive]
@@ -22,6 +24,12 @@ pub struct NameError {
     pub shown: String,
     /// The problem with it.
     pub why: &'static str,
+}
+
+impl Failure for NameError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
 }
 
 /// Checks the name of a tool, a hook or an operator: 1 to 64 characters, at least one of them an ASCII

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::code;
+use crate::failure::{Effect, Facts, Failure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A point in time, in milliseconds since 1970-01-01T00:00:00Z.
@@ -83,9 +85,17 @@ impl fmt::Display for Timestamp {
 }
 
 /// Error of a text that is not an RFC 3339 timestamp.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, thiserror::Error)]
 #[error("not an RFC 3339 timestamp: `{0}`")]
 pub struct ParseTimestampError(String);
+
+impl Failure for ParseTimestampError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 impl FromStr for Timestamp {
     type Err = ParseTimestampError;

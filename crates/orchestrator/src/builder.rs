@@ -18,6 +18,8 @@ use tokio::sync::Semaphore;
 use crate::checked::Checked;
 use crate::inner::{Inner, Retrying};
 use crate::local::LocalOrchestrator;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Default limit for the depth of dispatches.
 const MAX_DEPTH: u32 = 8;
@@ -199,12 +201,18 @@ impl LocalOrchestratorBuilder {
 #[non_exhaustive]
 pub enum OperatorNameError {
     /// There are two operators of this name.
+    ///
+    /// Retry: never. Effect: none.
     #[error("there is already an operator named `{0}`")]
     Duplicate(String),
     /// An operator cannot be called so.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid operator")]
     Name(#[from] NameError),
     /// A schema of an operator is no JSON Schema.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a schema of operator `{operator}` cannot be used")]
     #[non_exhaustive]
     Schema {
@@ -214,6 +222,8 @@ pub enum OperatorNameError {
         source: SchemaError,
     },
     /// An operator dispatches one that is not there.
+    ///
+    /// Retry: never. Effect: none.
     #[error("operator `{operator}` dispatches one that is not registered")]
     #[non_exhaustive]
     Unknown {
@@ -222,4 +232,14 @@ pub enum OperatorNameError {
         /// The operator that is not registered.
         source: UnknownOperator,
     },
+}
+
+impl Failure for OperatorNameError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Duplicate(_) | Self::Name(_) | Self::Schema { .. } | Self::Unknown { .. } => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The switch that keeps requests on this machine.
 
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use std::error::Error;
 use std::fmt;
 use std::net::IpAddr;
@@ -42,9 +44,17 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 /// The error that a request would have left the machine.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestDenied {
     host: String,
+}
+
+impl Failure for RequestDenied {
+    fn facts(&self) -> Facts {
+        Facts::never(code::ENV_NETWORK_DENIED, Effect::None)
+    }
 }
 
 impl fmt::Display for RequestDenied {

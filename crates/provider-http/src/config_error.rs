@@ -1,4 +1,7 @@
+use layer0::code;
 use layer0::error::BoxError;
+use layer0::failure::{Effect, Facts, Failure};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// An error in setting up a provider. Nothing was sent.
@@ -6,9 +9,13 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ConfigError {
     /// The HTTP client could not be made, for lack of root certificates as a rule.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no HTTP client could be made")]
     Client(#[source] BoxError),
     /// The variable that should hold the key holds nothing.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no API key: environment variable `{variable}` is empty")]
     #[non_exhaustive]
     EmptyKey {
@@ -16,6 +23,8 @@ pub enum ConfigError {
         variable: String,
     },
     /// The base URL cannot be posted to.
+    ///
+    /// Retry: never. Effect: none.
     #[error("base URL `{url}` is not usable: {reason}")]
     #[non_exhaustive]
     InvalidBaseUrl {
@@ -25,6 +34,8 @@ pub enum ConfigError {
         reason: String,
     },
     /// A header cannot be sent.
+    ///
+    /// Retry: never. Effect: none.
     #[error("header `{name}` cannot be sent: {reason}")]
     #[non_exhaustive]
     InvalidHeader {
@@ -34,9 +45,13 @@ pub enum ConfigError {
         reason: &'static str,
     },
     /// The key holds characters that no HTTP header can carry.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the API key holds characters that a header cannot carry")]
     InvalidKey,
     /// The variable that should hold the key is not set.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no API key: environment variable `{variable}` is not set")]
     #[non_exhaustive]
     MissingKey {
@@ -44,6 +59,8 @@ pub enum ConfigError {
         variable: String,
     },
     /// Something that has no default is set nowhere.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no {setting}: environment variable `{variable}` is not set")]
     #[non_exhaustive]
     MissingSetting {
@@ -52,6 +69,24 @@ pub enum ConfigError {
         /// The variable that usually holds it.
         variable: String,
     },
+}
+
+impl Failure for ConfigError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Client(_)
+            | Self::EmptyKey { .. }
+            | Self::InvalidBaseUrl { .. }
+            | Self::InvalidHeader { .. }
+            | Self::InvalidKey
+            | Self::MissingKey { .. }
+            | Self::MissingSetting { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(Self::hint(self).into())
+    }
 }
 
 impl ConfigError {

@@ -14,8 +14,12 @@ use crate::{
     ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptedAnswer,
     UnsupportedSetting,
 };
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// The error that a script has fewer answers than requests.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("script exhausted: request {request}, and answers for {answers}")]
 #[non_exhaustive]
@@ -24,6 +28,12 @@ pub struct ScriptExhausted {
     pub answers: usize,
     /// The number of the request without an answer: 1, 2, ….
     pub request: usize,
+}
+
+impl Failure for ScriptExhausted {
+    fn facts(&self) -> Facts {
+        Facts::never(code::PROVIDER_OTHER, Effect::None)
+    }
 }
 
 /// A provider that answers from a list or a function, with one answer per attempt.

@@ -1,7 +1,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// Settings for a model's answer. A setting that is absent is the provider's default.
@@ -368,6 +371,8 @@ impl SettingsSupport {
 }
 
 /// The error that a provider does not support a setting, or not with this value.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{provider}` {}", self.why())]
 #[non_exhaustive]
@@ -378,6 +383,16 @@ pub struct UnsupportedSetting {
     pub setting: &'static str,
     /// The given value, and the supported values; `None` if the setting itself is not supported.
     pub value: Option<(String, String)>,
+}
+
+impl Failure for UnsupportedSetting {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(Self::hint(self).into())
+    }
 }
 
 impl UnsupportedSetting {

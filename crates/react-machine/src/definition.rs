@@ -13,6 +13,8 @@ use crate::hook::HookRecord;
 use crate::limits::Limits;
 use crate::price::Price;
 use crate::spend_limit::SpendLimit;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Maximum nesting depth of an output schema: it is read again inside of the definition, for which the limit of
 /// serde_json is 128.
@@ -190,6 +192,8 @@ impl Deref for CheckedDefinition {
 #[non_exhaustive]
 pub enum DefinitionError {
     /// What should be an amount of money is none.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{key}` must be a finite number that is not negative, and is `{amount}`")]
     #[non_exhaustive]
     NoAmount {
@@ -199,9 +203,13 @@ pub enum DefinitionError {
         amount: String,
     },
     /// A text that has to say something is empty.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{0}` must not be empty")]
     Empty(&'static str),
     /// A setting is beyond what providers take.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{key}` must be from 0 to {max}, and is `{given}`")]
     #[non_exhaustive]
     OutOfRange {
@@ -213,15 +221,34 @@ pub enum DefinitionError {
         given: String,
     },
     /// A value is nested so deeply that a record of it could not be read.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{0}` is nested deeper than {1} levels")]
     TooDeep(&'static str, usize),
     /// There is a cost budget or a spend limit, and a model without a price; `AgentBuilder::price` gives one to all of an
     /// agent's, `Upstream::price` to one.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`max_cost_usd` needs a price, and a model of the agent has none")]
     UnknownPrice,
     /// A limit that must be at least one is zero.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{0}` must be at least 1")]
     ZeroLimit(&'static str),
+}
+
+impl Failure for DefinitionError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::NoAmount { .. }
+            | Self::Empty(_)
+            | Self::OutOfRange { .. }
+            | Self::TooDeep(..)
+            | Self::UnknownPrice
+            | Self::ZeroLimit(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
 }
 
 impl DefinitionError {

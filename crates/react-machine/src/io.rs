@@ -15,6 +15,8 @@ use crate::denials::arguments_hash;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::reopen::NotReopenable;
+use layer0::code;
+use layer0::failure::{Effect as WorldEffect, Facts, Failure};
 
 /// An input: a fact for the log, with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -337,9 +339,13 @@ pub enum Finish {
 #[non_exhaustive]
 pub enum Misuse {
     /// The run is over.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{0}` after the run ended")]
     Finished(&'static str),
     /// The input does not fit what the run waits for.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{event}` while {state}")]
     Unexpected {
         /// The event's type.
@@ -348,21 +354,33 @@ pub enum Misuse {
         state: &'static str,
     },
     /// The input is a decision, which only the machine makes.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
     /// A run that is over cannot be opened again like this.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`run.reopened` after an end that does not allow it")]
     NotReopenable(#[from] NotReopenable),
     /// The agent that the run is to go on with cannot be run.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the agent in `run.resumed` cannot be run: {0}")]
     Agent(String),
     /// No such approval is open.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),
     /// No call of the batch has this id.
+    ///
+    /// Retry: never. Effect: none.
     #[error("no open call `{0}`")]
     UnknownCall(CallId),
     /// One who may not decide the approval has decided it.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{by}` may not decide approval `{approval}`")]
     NotApprover {
         /// The approval.
@@ -371,9 +389,13 @@ pub enum Misuse {
         by: Arc<str>,
     },
     /// The call was already answered.
+    ///
+    /// Retry: never. Effect: none.
     #[error("call `{0}` was already answered")]
     AlreadyAnswered(CallId),
     /// The effect the input answers is not the open one.
+    ///
+    /// Retry: never. Effect: none.
     #[error("effect {number} of epoch {epoch} is not open")]
     Stale {
         /// The epoch of the effect.
@@ -382,6 +404,8 @@ pub enum Misuse {
         number: u32,
     },
     /// A number in the input is not the next one.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{event}` numbered {actual}, expected {expected}")]
     OutOfOrder {
         /// The event's type.
@@ -391,4 +415,22 @@ pub enum Misuse {
         /// The number that is next.
         expected: u32,
     },
+}
+
+impl Failure for Misuse {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Finished(_)
+            | Self::Unexpected { .. }
+            | Self::Decision(_)
+            | Self::NotReopenable(_)
+            | Self::Agent(_)
+            | Self::UnknownApproval(_)
+            | Self::UnknownCall(_)
+            | Self::NotApprover { .. }
+            | Self::AlreadyAnswered(_)
+            | Self::Stale { .. }
+            | Self::OutOfOrder { .. } => Facts::never(code::INPUT_INVALID, WorldEffect::None),
+        }
+    }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::usage::nanousd;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -107,9 +109,17 @@ impl From<LimitScope> for String {
 }
 
 /// Error for a text that is not a scope of a spend limit.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is no scope of a limit")]
 pub struct InvalidLimitScope(String);
+
+impl Failure for InvalidLimitScope {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 /// The period of a limit, by the calendar in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -88,29 +88,60 @@ pub enum RequestError {
 #[non_exhaustive]
 pub enum HistoryFault {
     /// It has nothing in it.
+    ///
+    /// Retry: never. Effect: none.
     #[error("it is empty")]
     Empty,
     /// The first message is not the user's.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a history begins with a user message")]
     NotBegunByUser,
     /// The one before is by the same speaker.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the one before is by the same speaker")]
     SameSpeaker,
     /// It instructs.
+    ///
+    /// Retry: never. Effect: none.
     #[error("instructions are the agent's")]
     System,
     /// Two of its calls have one id.
+    ///
+    /// Retry: never. Effect: none.
     #[error("two of its calls have the same id")]
     RepeatedCall,
     /// A tool answers what was not called just before, or twice.
+    ///
+    /// Retry: never. Effect: none.
     #[error("it answers no call of the turn before it")]
     UnknownCall,
     /// It comes before the calls ahead of it are answered.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a call before it has no answer")]
     UnansweredCall,
     /// It is the user's, and the run's input is too.
+    ///
+    /// Retry: never. Effect: none.
     #[error("it is the user's, and the input of the run follows it")]
     UserAtTheEnd,
+}
+
+impl Failure for HistoryFault {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Empty
+            | Self::NotBegunByUser
+            | Self::SameSpeaker
+            | Self::System
+            | Self::RepeatedCall
+            | Self::UnknownCall
+            | Self::UnansweredCall
+            | Self::UserAtTheEnd => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
 }
 
 impl RequestError {

@@ -1,5 +1,7 @@
 //! Labels of runs.
 
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
 /// Maximum number of labels of a run.
@@ -14,16 +16,32 @@ const MAX_VALUE: usize = 256;
 #[non_exhaustive]
 pub enum LabelError {
     /// A key is blank, too long, or holds control characters.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a key has 1 to {MAX_KEY} bytes without control characters, and `{0}` has not")]
     Key(String),
     /// There are too many of them.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a run has at most {MAX_LABELS} labels, and this one has {0}")]
     TooMany(usize),
     /// The value of this key is too long, or holds control characters.
+    ///
+    /// Retry: never. Effect: none.
     #[error(
         "a value has at most {MAX_VALUE} bytes without control characters, and that of `{0}` has not"
     )]
     Value(String),
+}
+
+impl Failure for LabelError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Key(_) | Self::TooMany(_) | Self::Value(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+        }
+    }
 }
 
 impl LabelError {

@@ -16,7 +16,7 @@ use backstop_react::{
 use backstop_store_sqlite::Database;
 use layer0::error::BoxError;
 use layer0::event::Event;
-use layer0::failure::{Chain, Failure, sources};
+use layer0::failure::{Chain, Effect, Facts, Failure, sources};
 use layer0::id::RunId;
 use layer0::operator::{Context, Signal, Task};
 use layer0::{Orchestrator, Timestamp};
@@ -32,6 +32,7 @@ use crate::operators::{Entry, Operators};
 use crate::report::{RunReport, stored_errors};
 use crate::runs::session_runs;
 use crate::signals;
+use layer0::code;
 
 /// Start time of every scenario: 2026-01-01T00:00:00Z, in milliseconds since 1970.
 const START_MS: i64 = 1_767_225_600_000;
@@ -60,9 +61,22 @@ pub struct Rehearsal {
 #[non_exhaustive]
 pub enum RehearsalError {
     /// The agent cannot be built from it.
+    ///
+    /// Retry: never. Effect: none.
     Agent(BoxError),
     /// The store cannot be opened or read.
+    ///
+    /// Retry: never. Effect: unknown.
     Store(BoxError),
+}
+
+impl Failure for RehearsalError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Agent(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Store(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+        }
+    }
 }
 
 impl std::fmt::Display for RehearsalError {

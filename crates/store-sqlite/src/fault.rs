@@ -86,6 +86,8 @@ pub enum OpenError {
 /// Error of a store of an older version that lacks requested data and is opened for reading, which does not migrate it.
 ///
 /// Opening it for writing migrates it. This error is the source of a [`LogError::Failed`].
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what} need migration {needed} of the store, which is at {found}")]
 #[non_exhaustive]
@@ -96,6 +98,12 @@ pub struct OlderSchema {
     pub needed: i64,
     /// The last migration in the file.
     pub found: i64,
+}
+
+impl Failure for OlderSchema {
+    fn facts(&self) -> Facts {
+        Facts::never(code::STORE_FAILED, Effect::None)
+    }
 }
 
 impl OpenError {

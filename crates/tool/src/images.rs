@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_redact::Redactor;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::message::{Image, ImageError};
 
 /// Maximum number of images of one call.
@@ -19,17 +21,35 @@ pub struct ShownImages(Arc<Mutex<Vec<Image>>>);
 #[non_exhaustive]
 pub enum NotShown {
     /// A secret that the process holds stands in its bytes.
+    ///
+    /// Retry: never. Effect: none.
     #[error("it holds a secret")]
     HoldsSecret,
     /// It is no image that providers take.
+    ///
+    /// Retry: never. Effect: none.
     #[error("it cannot be read as an image")]
     Image(#[from] ImageError),
     /// It is more than [`MAX_SHOWN_IMAGE_BYTES`].
+    ///
+    /// Retry: never. Effect: none.
     #[error("an image of more than 3 MiB")]
     TooLarge,
     /// The call shows [`MAX_SHOWN_IMAGES`] already.
+    ///
+    /// Retry: never. Effect: none.
     #[error("more than {MAX_SHOWN_IMAGES} images of one call")]
     TooMany,
+}
+
+impl Failure for NotShown {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::HoldsSecret | Self::Image(_) | Self::TooLarge | Self::TooMany => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+        }
+    }
 }
 
 impl ShownImages {

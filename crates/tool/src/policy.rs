@@ -7,6 +7,8 @@ use glob::{MatchOptions, Pattern};
 use thiserror::Error;
 
 use crate::capability::check_capability;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// The capabilities an agent's tools may use. Clones share them.
 ///
@@ -92,11 +94,19 @@ impl fmt::Debug for Grants {
 }
 
 /// Error for a grant that cannot be parsed.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("grant `{pattern}` is not valid: {why}")]
 pub struct PatternError {
     pattern: String,
     why: String,
+}
+
+impl Failure for PatternError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
 }
 
 #[cfg(test)]

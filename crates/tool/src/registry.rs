@@ -14,6 +14,8 @@ use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
 use crate::validate::{self, Misfit, Schema};
 use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Maximum time that people may have to decide: times after the year 9999 cannot be printed.
 const MAX_EXPIRY: Duration = Duration::from_hours(7_900 * 365 * 24);
@@ -401,6 +403,8 @@ impl fmt::Debug for Toolset {
 }
 
 /// Error for a name that no tool has.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no tool named `{name}`")]
 #[non_exhaustive]
@@ -411,14 +415,24 @@ pub struct ToolNotFound {
     pub nearest: Option<Arc<str>>,
 }
 
+impl Failure for ToolNotFound {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
+
 /// The reason that a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
     /// One who may decide about its calls has no name.
+    ///
+    /// Retry: never. Effect: none.
     #[error("an approver of tool `{0}` has no name")]
     BlankApprover(Arc<str>),
     /// It declares a capability that there cannot be.
+    ///
+    /// Retry: never. Effect: none.
     #[error("capability `{capability}` of tool `{tool}` is not valid: {why}")]
     #[non_exhaustive]
     Capability {
@@ -430,9 +444,13 @@ pub enum RegistrationError {
         why: String,
     },
     /// There is already a tool of this name.
+    ///
+    /// Retry: never. Effect: none.
     #[error("there is already a tool named `{0}`")]
     Duplicate(Arc<str>),
     /// There is a tool whose name is the same to a provider, which takes fewer characters.
+    ///
+    /// Retry: never. Effect: none.
     #[error("tool `{name}` and tool `{other}` are both `{mapped}` to a provider")]
     #[non_exhaustive]
     Alike {
@@ -444,12 +462,18 @@ pub enum RegistrationError {
         mapped: Arc<str>,
     },
     /// It cannot be called so.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid name")]
     Name(#[from] NameError),
     /// The tool's code panicked when it was asked what it is; the panic was caught.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a tool panicked when it was asked what it is: {0}")]
     Panicked(String),
     /// A schema is not valid JSON Schema.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the schema of tool `{tool}` is not valid: {why}")]
     #[non_exhaustive]
     Schema {
@@ -459,12 +483,35 @@ pub enum RegistrationError {
         why: String,
     },
     /// Its approvals expire at a time that cannot be printed.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the approvals of tool `{0}` must expire before the year 9999: leave the time out")]
     LongExpiry(Arc<str>),
     /// Its approvals leave people no time.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the approvals of tool `{0}` must not expire at once")]
     ZeroExpiry(Arc<str>),
     /// Its timeout leaves it no time.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the timeout of tool `{0}` must not be zero")]
     ZeroTimeout(Arc<str>),
+}
+
+impl Failure for RegistrationError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::BlankApprover(_)
+            | Self::Capability { .. }
+            | Self::Duplicate(_)
+            | Self::Alike { .. }
+            | Self::Name(_)
+            | Self::Panicked(_)
+            | Self::Schema { .. }
+            | Self::LongExpiry(_)
+            | Self::ZeroExpiry(_)
+            | Self::ZeroTimeout(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
 }

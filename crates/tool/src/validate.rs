@@ -19,6 +19,8 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use self::validator::Validator;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Maximum nesting depth of a schema. Its text is read again inside that of its agent, for which the limit of
 /// serde_json is 128.
@@ -98,14 +100,30 @@ impl Schema {
 }
 
 /// The reason that a JSON Schema cannot be used.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
 
+impl Failure for SchemaError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
+
 /// The reason that a value does not fit a schema, or that it could not be checked.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
 pub struct Misfit(Why);
+
+impl Failure for Misfit {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 enum Why {

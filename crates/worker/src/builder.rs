@@ -12,6 +12,8 @@ use tokio::sync::broadcast;
 
 use crate::parts::Parts;
 use crate::worker::Worker;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 
 /// Default number of concurrent runs.
 const CONCURRENCY: usize = 16;
@@ -142,9 +144,21 @@ impl WorkerBuilder {
 #[non_exhaustive]
 pub enum WorkerBuildError {
     /// There is nothing to run: no operator keeps a record.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a worker needs an agent or a workflow with a log: only those can be gone on with")]
     NoAgent,
     /// Operators cannot be dispatched by their names.
+    ///
+    /// Retry: never. Effect: none.
     #[error("operators cannot be registered")]
     Operators(#[from] OperatorNameError),
+}
+
+impl Failure for WorkerBuildError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::NoAgent | Self::Operators(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
 }

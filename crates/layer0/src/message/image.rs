@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::code;
+use crate::failure::{Effect, Facts, Failure};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
@@ -35,14 +37,30 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 #[non_exhaustive]
 pub enum ImageError {
     /// It is to be read from base64, and is none.
+    ///
+    /// Retry: never. Effect: none.
     #[error("not base64")]
     NotBase64,
     /// It is more than [`MAX_IMAGE_BYTES`].
+    ///
+    /// Retry: never. Effect: none.
     #[error("an image of more than 20 MiB")]
     TooLarge,
     /// It is another format.
+    ///
+    /// Retry: never. Effect: none.
     #[error("not a PNG, JPEG, GIF or WebP image")]
     UnknownFormat,
+}
+
+impl Failure for ImageError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::NotBase64 | Self::TooLarge | Self::UnknownFormat => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+        }
+    }
 }
 
 impl Image {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use backstop_provider::UnsupportedSetting;
 use backstop_react_machine::DefinitionError;
 use backstop_tool::{PatternError, RegistrationError, SchemaError, ToolNotFound};
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::NameError;
 use thiserror::Error;
 
@@ -13,24 +15,38 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum BuildError {
     /// A limit cannot be kept.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid limit")]
     Definition(#[from] DefinitionError),
     /// There are two hooks of this name.
+    ///
+    /// Retry: never. Effect: none.
     #[error("there is already a hook named `{0}`")]
     DuplicateHook(Arc<str>),
     /// A grant cannot be read.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid grant")]
     Grant(#[from] PatternError),
     /// A hook cannot be called so.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid hook")]
     HookName(#[from] NameError),
     /// A pack cannot be loaded.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid pack")]
     Pack(#[from] PackError),
     /// A tool, hook or provider panicked when it was asked about itself; the panic was caught.
+    ///
+    /// Retry: never. Effect: none.
     #[error("a part of the agent panicked: {0}")]
     Panicked(String),
     /// A tool takes a state that the agent does not have.
+    ///
+    /// Retry: never. Effect: none.
     #[error("tool `{tool}` takes a state of type `{wanted}`: give one with `AgentBuilder::state`")]
     #[non_exhaustive]
     MissingState {
@@ -41,9 +57,13 @@ pub enum BuildError {
     },
     /// A tool is called once across runs, or there is a spend limit, and there is no store in which that could
     /// stand. It says what needs one.
+    ///
+    /// Retry: never. Effect: none.
     #[error("{0}: give a state store with `AgentBuilder::store` or `state_store`")]
     MissingStateStore(Arc<str>),
     /// What the agent declares of its input or its answer is no JSON Schema.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the {of} schema cannot be used")]
     #[non_exhaustive]
     Schema {
@@ -53,21 +73,33 @@ pub enum BuildError {
         source: SchemaError,
     },
     /// A secret of the process is one of the words that a definition is made of.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the definition cannot be recorded without its secrets")]
     Secret(#[source] serde_json::Error),
     /// A provider does not have a setting, or not with this value.
+    ///
+    /// Retry: never. Effect: none.
     #[error("unsupported setting")]
     Setting(#[from] UnsupportedSetting),
     /// A tool cannot be added.
+    ///
+    /// Retry: never. Effect: none.
     #[error("invalid tool")]
     Tool(#[from] RegistrationError),
     /// The model must call a tool, and the agent has none.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`tool_choice` is `{0}`, and the agent has no tool")]
     ToolChoice(Arc<str>),
     /// A tool that is named somewhere is not there.
+    ///
+    /// Retry: never. Effect: none.
     #[error("unknown tool")]
     ToolNotFound(#[from] ToolNotFound),
     /// There is a cost budget or a spend limit, and a model whose price is not known.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`max_cost_usd` needs a price, and model `{model}` of `{provider}` has none")]
     #[non_exhaustive]
     UnknownPrice {
@@ -78,11 +110,35 @@ pub enum BuildError {
     },
 }
 
+impl Failure for BuildError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Definition(_)
+            | Self::DuplicateHook(_)
+            | Self::Grant(_)
+            | Self::HookName(_)
+            | Self::Pack(_)
+            | Self::Panicked(_)
+            | Self::MissingState { .. }
+            | Self::MissingStateStore(_)
+            | Self::Schema { .. }
+            | Self::Secret(_)
+            | Self::Setting(_)
+            | Self::Tool(_)
+            | Self::ToolChoice(_)
+            | Self::ToolNotFound(_)
+            | Self::UnknownPrice { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+}
+
 /// The error of loading a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PackError {
     /// Something in it has the name of something that is there already.
+    ///
+    /// Retry: never. Effect: none.
     #[error("pack `{pack}` brings `{name}`, which {with} has already")]
     #[non_exhaustive]
     Clash {
@@ -94,6 +150,8 @@ pub enum PackError {
         with: Arc<str>,
     },
     /// A pack of its name was loaded before.
+    ///
+    /// Retry: never. Effect: none.
     #[error("pack `{second}` is loaded beside `{first}`")]
     #[non_exhaustive]
     Twice {
@@ -102,4 +160,14 @@ pub enum PackError {
         /// This one.
         second: Arc<str>,
     },
+}
+
+impl Failure for PackError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Clash { .. } | Self::Twice { .. } => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+        }
+    }
 }
