@@ -1,6 +1,7 @@
 //! What callers and implementers may rely on.
 
 mod carried;
+mod categories;
 mod chains;
 mod codes;
 mod converted;

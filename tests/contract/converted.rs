@@ -22,6 +22,7 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::ExecutionError>(),
         converts::<backstop::HookError>(),
         converts::<backstop::InvalidCursor>(),
+        converts::<backstop::InvalidPattern>(),
         converts::<backstop::InvalidLimitScope>(),
         converts::<backstop::event_log::InvalidStartKey>(),
         converts::<backstop::InvalidStoreUrl>(),

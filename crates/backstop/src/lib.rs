@@ -143,7 +143,8 @@ pub use backstop_worker as worker;
 #[cfg(feature = "postgres")]
 pub use backstop_worker::Worker;
 pub use errors::{
-    ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
+    ConfigurationError, Error, ExecutionError, InvalidPattern, RegistrationError, ReplayError,
+    StorageError,
 };
 pub use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 pub use layer0::event::{Event, EventKind};

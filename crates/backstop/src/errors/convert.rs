@@ -1,6 +1,5 @@
 //! Conversions from the errors of the parts into [`Error`], and from it into the errors of the standard library.
 
-use std::borrow::Cow;
 use std::io;
 
 use backstop_behaviors::{HostError, InvalidDeliveryId, RedeliverError};
@@ -33,14 +32,14 @@ use backstop_worker::WorkerBuildError;
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
-use layer0::failure::Failure;
 use layer0::message::ImageError;
 use layer0::orchestrator::UnknownOperator;
 use layer0::state::InvalidScope;
 use layer0::time::ParseTimestampError;
 
 use super::{
-    ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
+    ConfigurationError, Error, ExecutionError, InvalidPattern, RegistrationError, ReplayError,
+    StorageError,
 };
 
 /// Converts the error of a category into an [`Error`].
@@ -60,7 +59,7 @@ category! {
     ConfigurationError => Configuration,
     ExecutionError => Execution,
     PackError => Pack,
-    PatternError => Pattern,
+    InvalidPattern => Pattern,
     RegistrationError => Registration,
     ReplayError => Replay,
     StorageError => Storage,
@@ -92,6 +91,10 @@ impl From<BuildError> for Error {
             BuildError::Setting(error) => error.into(),
             BuildError::Tool(error) => error.into(),
             BuildError::ToolNotFound(error) => error.into(),
+            part @ (BuildError::DuplicateHook(_)
+            | BuildError::HookName(_)
+            | BuildError::Panicked(_)
+            | BuildError::Schema { .. }) => RegistrationError::Part(part.into()).into(),
             other => ConfigurationError::new(other, None).into(),
         }
     }
@@ -107,18 +110,7 @@ impl From<ConfigError> for Error {
 
 impl From<OperatorNameError> for Error {
     fn from(error: OperatorNameError) -> Self {
-        let hint = match &error {
-            OperatorNameError::Unknown { source, .. } => source.hint().map(Cow::into_owned),
-            _ => None,
-        };
-        ConfigurationError::new(error, hint).into()
-    }
-}
-
-impl From<UnknownOperator> for Error {
-    fn from(error: UnknownOperator) -> Self {
-        let hint = error.hint().map(Cow::into_owned);
-        ConfigurationError::new(error, hint).into()
+        RegistrationError::Operator(error.into()).into()
     }
 }
 
@@ -130,7 +122,10 @@ impl From<InvalidScope> for Error {
 
 impl From<HostError> for Error {
     fn from(error: HostError) -> Self {
-        ConfigurationError::new(error, None).into()
+        match error {
+            HostError::Pack(error) => error.into(),
+            error => RegistrationError::Behavior(error.into()).into(),
+        }
     }
 }
 
@@ -146,27 +141,31 @@ impl From<RedeliverError> for Error {
         match error {
             RedeliverError::InvalidId(error) => error.into(),
             RedeliverError::Log(error) => error.into(),
-            other => OperatorError::failed(other).into(),
+            RedeliverError::UnknownBehavior(name) => Self::behavior_not_found(name),
+            error @ RedeliverError::NotFound(_) => {
+                StorageError::DeliveryNotFound(error.into()).into()
+            }
+            error => ExecutionError::Redelivery(error.into()).into(),
         }
     }
 }
 
 impl From<EventPatternError> for Error {
     fn from(error: EventPatternError) -> Self {
-        let hint = error.hint().map(ToOwned::to_owned);
-        ConfigurationError::new(error, hint).into()
+        InvalidPattern::Events(error.into()).into()
     }
 }
 
-impl From<Diverged> for Error {
-    fn from(diverged: Diverged) -> Self {
-        OperatorError::from(diverged).into()
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
+        InvalidPattern::Grant(error).into()
     }
 }
 
 impl From<WorkflowRecordError> for Error {
     fn from(error: WorkflowRecordError) -> Self {
         match error {
+            WorkflowRecordError::Diverged(error) => error.into(),
             WorkflowRecordError::Log(error) => error.into(),
             other => OperatorError::failed(other).into(),
         }
@@ -219,6 +218,7 @@ leaf! {
     AgentError => ExecutionError::Agent,
     ApprovalNotFound => ExecutionError::ApprovalNotFound,
     DecodeError => StorageError::Event,
+    Diverged => ReplayError::WorkflowDivergence,
     Divergence => ReplayError::ReplayDivergence,
     EnvError => ExecutionError::Environment,
     HookError => ExecutionError::Hook,
@@ -242,6 +242,7 @@ leaf! {
     ToolError => ExecutionError::Tool,
     ToolNotFound => RegistrationError::ToolNotFound,
     ToolRegistrationError => RegistrationError::Tool,
+    UnknownOperator => RegistrationError::UnknownOperator,
 }
 
 #[cfg(feature = "mcp")]
@@ -296,7 +297,6 @@ impl From<DecideError> for Error {
         match error {
             DecideError::Log(error) => error.into(),
             DecideError::NotFound(error) => error.into(),
-            DecideError::Blank(_) => AgentError::InputValidation(error.to_string()).into(),
             other => ExecutionError::Decision(other.into()).into(),
         }
     }
@@ -331,9 +331,13 @@ fn kind(error: &Error) -> io::ErrorKind {
     match error {
         Error::Execution(ExecutionError::ApprovalNotFound(_))
         | Error::Registration(
-            RegistrationError::BehaviorNotFound { .. } | RegistrationError::ToolNotFound(_),
+            RegistrationError::BehaviorNotFound { .. }
+            | RegistrationError::ToolNotFound(_)
+            | RegistrationError::UnknownOperator(_),
         )
-        | Error::Storage(StorageError::Log(LogError::NotFound(_))) => return NotFound,
+        | Error::Storage(
+            StorageError::DeliveryNotFound(_) | StorageError::Log(LogError::NotFound(_)),
+        ) => return NotFound,
         #[cfg(feature = "sqlite")]
         Error::Storage(StorageError::Open(OpenError::Missing(_))) => return NotFound,
         Error::Replay(ReplayError::Resume(error))

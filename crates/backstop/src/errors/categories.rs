@@ -1,0 +1,377 @@
+//! The categories of the one error.
+
+use std::borrow::Cow;
+
+use backstop_behaviors::{HostError, RedeliverError};
+use backstop_error_store::StoreError;
+use backstop_event_log::PatternError as EventPatternError;
+use backstop_event_log::{InvalidCursor, InvalidStartKey, InvalidStoreUrl, LogError};
+#[cfg(feature = "mcp")]
+use backstop_mcp::McpError;
+#[cfg(feature = "mcp-server")]
+use backstop_mcp_server::ServeError;
+use backstop_orchestrator::{Diverged, OperatorNameError};
+use backstop_provider::ProviderError;
+use backstop_react::{
+    AgentError, ApprovalNotFound, BuildError, DecideError, Divergence, HookError, Misuse,
+    RecordedFailure, RequestError, ResumeError, RunFailure,
+};
+use backstop_retention::RemoveError;
+#[cfg(feature = "postgres")]
+use backstop_store_postgres::{OpenError as ConnectError, QueueError};
+#[cfg(feature = "sqlite")]
+use backstop_store_sqlite::{BackupError, OpenError};
+use backstop_tool::RegistrationError as ToolRegistrationError;
+use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
+use layer0::code;
+use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
+use layer0::event::DecodeError;
+use layer0::failure::{Effect, Facts, Failure, Inner};
+use layer0::message::ImageError;
+use layer0::orchestrator::UnknownOperator;
+use thiserror::Error;
+
+/// Says what cannot be used as configured.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigurationError {
+    /// A value is missing, unknown or out of bounds.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid configuration")]
+    #[non_exhaustive]
+    InvalidConfiguration {
+        /// What was wrong, and where.
+        source: BoxError,
+        /// How to fix it.
+        hint: Option<String>,
+    },
+    /// A text is no cursor.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid cursor")]
+    InvalidCursor(#[source] InvalidCursor),
+    /// Bytes are no image.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid image")]
+    InvalidImage(#[source] ImageError),
+    /// A start cannot be known by a key.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid key of a start")]
+    InvalidStartKey(#[source] InvalidStartKey),
+    /// A store URL is none.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid store")]
+    InvalidStoreUrl(#[source] InvalidStoreUrl),
+}
+
+impl Failure for ConfigurationError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::InvalidConfiguration { .. }
+            | Self::InvalidCursor(_)
+            | Self::InvalidImage(_)
+            | Self::InvalidStartKey(_)
+            | Self::InvalidStoreUrl(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+}
+
+/// Says what was not carried out.
+///
+/// Retry: as the error inside says. Effect: as it says.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExecutionError {
+    /// An agent failed; [`ExecutionError::Run`] says more of a run.
+    #[error("agent failed")]
+    Agent(#[source] Inner<AgentError>),
+    /// No open approval has this id.
+    #[error("nothing to decide")]
+    ApprovalNotFound(#[source] ApprovalNotFound),
+    /// A decision about an approval was not accepted.
+    #[error("nothing is decided")]
+    Decision(#[source] Inner<DecideError>),
+    /// An orchestrator could not dispatch.
+    #[error("dispatch failed")]
+    Dispatch(#[source] OrchError),
+    /// An environment could not be used.
+    #[error("environment failed")]
+    Environment(#[source] Inner<EnvError>),
+    /// A hook failed.
+    #[error("hook failed")]
+    Hook(#[source] Inner<HookError>),
+    /// A value does not fit its schema.
+    #[error("invalid value")]
+    Misfit(#[source] Misfit),
+    /// A machine was fed what does not fit its state.
+    #[error("the machine refused an input")]
+    Misuse(#[source] Inner<Misuse>),
+    /// An MCP server gives no tools.
+    #[cfg(feature = "mcp")]
+    #[error("no tools of an MCP server")]
+    Mcp(#[source] Inner<McpError>),
+    /// An operator failed.
+    #[error("operator failed")]
+    Operator(#[source] Inner<OperatorError>),
+    /// A model could not be used.
+    #[error("model call failed")]
+    Provider(#[source] Inner<ProviderError>),
+    /// A run had failed, as its record says.
+    #[error("the run had failed")]
+    Recorded(#[source] Inner<RecordedFailure>),
+    /// An event was not delivered again to a behaviour.
+    #[error("nothing was delivered")]
+    Redelivery(#[source] Inner<RedeliverError>),
+    /// A request cannot be run.
+    #[error("invalid request")]
+    Request(#[source] Inner<RequestError>),
+    /// A run failed.
+    #[error("agent failed")]
+    Run(#[source] Inner<RunFailure>),
+    /// Agents cannot be served.
+    #[cfg(feature = "mcp-server")]
+    #[error("serving failed")]
+    Serve(#[source] Inner<ServeError>),
+    /// A tool failed.
+    #[error("tool failed")]
+    Tool(#[source] Inner<ToolError>),
+}
+
+impl Failure for ExecutionError {
+    fn facts(&self) -> Facts {
+        self.inner().facts()
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.inner().hint()
+    }
+}
+
+/// Says which pattern cannot be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InvalidPattern {
+    /// A pattern of event types, such as that of a subscription.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid event pattern")]
+    Events(#[source] Inner<EventPatternError>),
+    /// A grant.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid grant")]
+    Grant(#[source] PatternError),
+}
+
+impl Failure for InvalidPattern {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Events(_) | Self::Grant(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+}
+
+/// Says what cannot be registered, or is not.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RegistrationError {
+    /// A behaviour cannot be served under its name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the behaviour cannot be registered")]
+    Behavior(#[source] Inner<HostError>),
+    /// No behaviour has this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no behaviour named `{name}`")]
+    #[non_exhaustive]
+    BehaviorNotFound {
+        /// The name.
+        name: String,
+    },
+    /// An operator cannot be dispatched by its name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the operator cannot be registered")]
+    Operator(#[source] Inner<OperatorNameError>),
+    /// A hook, a schema or another part of an agent cannot be used.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the part cannot be registered")]
+    Part(#[source] Inner<BuildError>),
+    /// A JSON Schema cannot be used.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid schema")]
+    Schema(#[source] SchemaError),
+    /// A tool cannot be added.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid tool")]
+    Tool(#[source] ToolRegistrationError),
+    /// No tool has this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("unknown tool")]
+    ToolNotFound(#[source] ToolNotFound),
+    /// No operator has this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("unknown operator")]
+    UnknownOperator(#[source] UnknownOperator),
+}
+
+impl Failure for RegistrationError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Behavior(_)
+            | Self::BehaviorNotFound { .. }
+            | Self::Operator(_)
+            | Self::Part(_)
+            | Self::Schema(_)
+            | Self::Tool(_)
+            | Self::ToolNotFound(_)
+            | Self::UnknownOperator(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+}
+
+/// Says why a record does not replay.
+///
+/// Retry: as the error inside says. Effect: as it says.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// What the record says is not what follows from it.
+    #[error("replay diverged")]
+    ReplayDivergence(#[source] Inner<Divergence>),
+    /// A run cannot be gone on with or copied from there.
+    #[error("the run cannot be gone on with")]
+    Resume(#[source] Inner<ResumeError>),
+    /// A workflow does not do what its record says.
+    #[error("workflow diverged")]
+    WorkflowDivergence(#[source] Inner<Diverged>),
+}
+
+impl Failure for ReplayError {
+    fn facts(&self) -> Facts {
+        self.inner().facts()
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.inner().hint()
+    }
+}
+
+/// Says which store failed.
+///
+/// Retry: as the error inside says. Effect: as it says.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// A copy of the store.
+    #[cfg(feature = "sqlite")]
+    #[error("no backup was made")]
+    Backup(#[source] BackupError),
+    /// A PostgreSQL database as a whole.
+    #[cfg(feature = "postgres")]
+    #[error("database cannot be used")]
+    Connect(#[source] Inner<ConnectError>),
+    /// No event in the log has the id of this delivery.
+    #[error("no such delivery in the event log")]
+    DeliveryNotFound(#[source] Inner<RedeliverError>),
+    /// An event as it was stored.
+    #[error("stored event cannot be read")]
+    Event(#[source] DecodeError),
+    /// The event log.
+    #[error("event log failed")]
+    Log(#[source] LogError),
+    /// The database as a whole.
+    #[cfg(feature = "sqlite")]
+    #[error("database cannot be used")]
+    Open(#[source] OpenError),
+    /// A run was not put into a queue.
+    #[cfg(feature = "postgres")]
+    #[error("run was not queued")]
+    Queue(#[source] Inner<QueueError>),
+    /// A run or a session was not taken away.
+    #[error("nothing was removed")]
+    Remove(#[source] RemoveError),
+    /// The state store.
+    #[error("state store failed")]
+    State(#[source] StateError),
+    /// The error or result store.
+    #[error("error store failed")]
+    Store(#[source] StoreError),
+}
+
+impl Failure for StorageError {
+    fn facts(&self) -> Facts {
+        self.inner().facts()
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.inner().hint()
+    }
+}
+
+impl ReplayError {
+    fn inner(&self) -> &dyn Failure {
+        match self {
+            Self::ReplayDivergence(error) => &**error,
+            Self::Resume(error) => &**error,
+            Self::WorkflowDivergence(error) => &**error,
+        }
+    }
+}
+
+impl StorageError {
+    fn inner(&self) -> &dyn Failure {
+        match self {
+            #[cfg(feature = "sqlite")]
+            Self::Backup(error) => error,
+            #[cfg(feature = "postgres")]
+            Self::Connect(error) => &**error,
+            Self::DeliveryNotFound(error) => &**error,
+            Self::Event(error) => error,
+            Self::Log(error) => error,
+            #[cfg(feature = "sqlite")]
+            Self::Open(error) => error,
+            #[cfg(feature = "postgres")]
+            Self::Queue(error) => &**error,
+            Self::Remove(error) => error,
+            Self::State(error) => error,
+            Self::Store(error) => error,
+        }
+    }
+}
+
+impl ExecutionError {
+    fn inner(&self) -> &dyn Failure {
+        match self {
+            Self::Agent(error) => &**error,
+            Self::ApprovalNotFound(error) => error,
+            Self::Decision(error) => &**error,
+            Self::Dispatch(error) => error,
+            Self::Environment(error) => &**error,
+            Self::Hook(error) => &**error,
+            #[cfg(feature = "mcp")]
+            Self::Mcp(error) => &**error,
+            Self::Misfit(error) => error,
+            Self::Misuse(error) => &**error,
+            Self::Operator(error) => &**error,
+            Self::Provider(error) => &**error,
+            Self::Recorded(error) => &**error,
+            Self::Redelivery(error) => &**error,
+            Self::Request(error) => &**error,
+            Self::Run(failure) => &**failure,
+            #[cfg(feature = "mcp-server")]
+            Self::Serve(error) => &**error,
+            Self::Tool(error) => &**error,
+        }
+    }
+}
