@@ -19,6 +19,7 @@ fn row(failure: &(impl Failure + 'static)) -> String {
 fn agent_errors() -> Vec<AgentError> {
     vec![
         AgentError::aborted("gate", "not today"),
+        AgentError::crash_loop("the call `sql`"),
         AgentError::hook_rejected("audit", HookError::Failed("no connection".into())),
         AgentError::InputValidation("the input is empty".into()),
         AgentError::Internal("a rule was broken".into()),
@@ -28,6 +29,7 @@ fn agent_errors() -> Vec<AgentError> {
         AgentError::Llm(ProviderError::AuthFailed("no key".into())),
         AgentError::loop_detected("sql:08f44b07b5901a25", 5, 4),
         AgentError::MaxIterationsReached(25),
+        AgentError::NotStarted(LogError::Closed),
         AgentError::OutputSerialization("cause is required".into()),
         AgentError::parallel_tool_limit(26, 25),
         AgentError::stagnation("af63dc4c8601ec8c", 6, 5),
@@ -46,21 +48,31 @@ fn every_variant_states_its_facts() {
     ];
     rows.extend(hooks.iter().map(row));
     let logs = [
+        LogError::ApprovalExpired("apr_1".into()),
+        LogError::Claimed("run_1".into()),
         LogError::Closed,
         LogError::conflict("run_1".into(), 7),
         LogError::erased(7),
         LogError::Failed("odd".into()),
         LogError::ForeignCursor(backstop_event_log::Cursor::behind(7, None)),
+        LogError::Forgetting("s-1".into()),
         LogError::Full("disk full".into()),
         LogError::key_missing("0123456789abcdef"),
+        LogError::LeaseEnded("run_1".into()),
         LogError::Locked("busy".into()),
         LogError::Lost("run_1".into()),
         LogError::lost_tail("run_1".into(), 7),
         LogError::not_erasable(7, "it has no salt"),
         LogError::NotFound("run_1".into()),
+        LogError::RunForgotten("run_1".into()),
         LogError::schema_newer(2, 1),
+        LogError::StoreLost("/x.db".into()),
         LogError::tampered(7, "the hash does not match"),
+        LogError::TooLarge("64 KiB".into()),
         LogError::unreadable(7, DecodeError::UnknownType("run.dreamt".into())),
+        LogError::Unreachable("no route".into()),
+        LogError::unreadable_run("run_1".into(), "no head"),
+        LogError::WriterClosed("run_1".into()),
     ];
     rows.extend(logs.iter().map(row));
     let stores = [
@@ -68,6 +80,9 @@ fn every_variant_states_its_facts() {
         StoreError::Failed("odd".into()),
         StoreError::Full("disk full".into()),
         StoreError::Locked("busy".into()),
+        StoreError::Lost("/x.db".into()),
+        StoreError::TooLarge("64 KiB".into()),
+        StoreError::Unreachable("no route".into()),
     ];
     rows.extend(stores.iter().map(row));
     rows.push(row(&OpenError::Foreign("/x.db".into())));
@@ -83,14 +98,14 @@ fn every_variant_states_its_facts() {
 /// Spec: E2
 #[test]
 fn errors_stay_small() {
-    for size in [
-        size_of::<AgentError>(),
-        size_of::<HookError>(),
-        size_of::<LogError>(),
-        size_of::<StoreError>(),
-        size_of::<backstop::Error>(),
+    for (name, size) in [
+        ("AgentError", size_of::<AgentError>()),
+        ("HookError", size_of::<HookError>()),
+        ("LogError", size_of::<LogError>()),
+        ("StoreError", size_of::<StoreError>()),
+        ("Error", size_of::<backstop::Error>()),
     ] {
-        assert!(size <= 64, "{size}");
+        assert!(size <= 64, "{name}: {size}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The facts of failures, read from the source: the rows of `facts`, and the docs of their variants.
 
 mod row;
+mod unstated;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,9 @@ pub(crate) use row::Row;
 pub(crate) struct Facts {
     /// Facts by the name of the code's constant.
     pub(crate) by_code: BTreeMap<String, Row>,
-    /// Docs that differ from the row.
+    /// Facts by crate, type and variant.
+    pub(crate) by_variant: BTreeMap<String, Row>,
+    /// Docs that differ from the row, and public errors without a row.
     pub(crate) drifted: Vec<String>,
 }
 
@@ -59,6 +62,7 @@ fn of_crates(crates: &BTreeMap<String, Vec<Item>>) -> Facts {
                 facts.compare(&format!("{krate}::{name}"), body, types.get(&name));
             }
         }
+        facts.drifted.extend(unstated::find(krate, items));
     }
     facts
 }
@@ -112,7 +116,11 @@ impl Facts {
             _ => &[],
         };
         if arms.is_empty() || documented.variants.is_empty() {
-            return self.hold(name, &documented.docs, Row::of_block(body));
+            let row = Row::all(Row::of_block(body));
+            for (variant, _) in &documented.variants {
+                self.by_variant.insert(format!("{name}::{variant}"), row.clone());
+            }
+            return self.hold(name, &documented.docs, vec![row]);
         }
         if arms.iter().any(|arm| row::is_for_all(&arm.pat)) {
             self.drifted.push(format!("`{name}` has a row for variants that it does not name"));
@@ -125,9 +133,11 @@ impl Facts {
     }
 
     fn hold(&mut self, name: &str, docs: &str, rows: Vec<Row>) {
-        if let Err(why) = Row::all(rows.iter().cloned()).agrees_with(docs) {
+        let row = Row::all(rows.iter().cloned());
+        if let Err(why) = row.agrees_with(docs) {
             self.drifted.push(format!("`{name}` {why}"));
         }
+        self.by_variant.insert(name.to_owned(), row);
         for row in rows {
             for code in &row.codes {
                 let known = self.by_code.entry(code.clone()).or_default();
@@ -174,6 +184,26 @@ mod tests {
         format!(
             "{ENUM} impl Failure for E {{ fn facts(&self) -> Facts {{ match self {{ {rows} }} }} }}"
         )
+    }
+
+    /// Spec: E6, E9. A new variant is a new line.
+    #[test]
+    fn every_variant_states_its_facts() {
+        let facts = read(crate::root()).unwrap();
+        let lines: Vec<String> =
+            facts.by_variant.iter().map(|(name, row)| format!("{name} | {row}")).collect();
+        assert!(lines.len() > 250, "{}", lines.len());
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    /// Spec: E9
+    #[test]
+    fn public_errors_without_facts_are_named() {
+        let public = "#[derive(Debug, thiserror::Error)] pub enum Bare { A }
+            pub struct Written; impl std::error::Error for Written {}";
+        assert_eq!(drifted(public), ["`a::Bare` states no facts", "`a::Written` states no facts"]);
+        let inside = "#[derive(Error)] pub(crate) struct Inside; pub struct NoError;";
+        assert_eq!(drifted(inside), Vec::<String>::new());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A row of facts, in the words of docs.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
+use layer0::code::CATALOGUE;
 use syn::{Block, Expr, ExprCall, ExprMethodCall, Pat, Path, Stmt};
 
 type Words = BTreeSet<&'static str>;
@@ -117,6 +119,23 @@ impl Row {
         }
         Ok(())
     }
+}
+
+/// As `code | retry | effect`; what an error inside answers is `as`.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |words: &Words| words.iter().copied().collect::<Vec<_>>().join(", ");
+        let codes: Vec<&str> = self.codes.iter().map(|constant| find_code(constant)).collect();
+        let codes = if codes.is_empty() { AS.to_owned() } else { codes.join(", ") };
+        write!(f, "{codes} | {} | {}", join(&self.retry), join(&self.effect))
+    }
+}
+
+/// Returns the code of a constant of the catalogue.
+fn find_code(constant: &str) -> &str {
+    let is_named = |code: &str| code.to_uppercase().replace('.', "_") == constant;
+    let entry = CATALOGUE.iter().find(|entry| is_named(entry.code));
+    entry.map_or(constant, |entry| entry.code)
 }
 
 const NEVER: &str = "never";
