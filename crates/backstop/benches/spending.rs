@@ -114,7 +114,8 @@ async fn measure(effort: &Effort, limited: &[Agent], free: &[Agent]) -> Spread {
 async fn start_at_once(effort: &Effort, agents: &[Agent]) -> Duration {
     let began = now();
     let mut runs = JoinSet::new();
-    for agent in agents.iter().cycle().take(effort.runs).cloned() {
+    for agent in agents.iter().cycle().take(effort.runs) {
+        let agent = agent.clone();
         runs.spawn(async move { agent.run(RunRequest::new("What is 40 + 2?")).await });
     }
     while let Some(run) = runs.join_next().await {

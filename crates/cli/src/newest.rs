@@ -2,21 +2,22 @@
 
 use backstop_event_log::LogError;
 
-/// Reads from the newest runs of a log, four times as many each time, until enough is found or there are no more. `read`
-/// looks at as many runs as it is told, and returns what it found with whether these were all runs.
+/// Reads from the newest runs of a log, four times as many each time, until enough is found or there are no more.
+///
+/// `read` examines the given number of runs, and returns what it found with whether these were all runs.
 pub(crate) async fn find_newest<T>(
     limit: u32,
     mut read: impl AsyncFnMut(u32) -> Result<(Vec<T>, bool), LogError>,
 ) -> Result<Vec<T>, LogError> {
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut looked_at = limit;
+    let mut examined = limit;
     loop {
-        let (mut found, is_all) = read(looked_at).await?;
+        let (mut found, is_all) = read(examined).await?;
         if is_all || found.len() >= wanted {
             found.truncate(wanted);
             return Ok(found);
         }
-        looked_at = looked_at.saturating_mul(4);
+        examined = examined.saturating_mul(4);
     }
 }
 
@@ -26,10 +27,10 @@ mod tests {
 
     async fn find(limit: u32, runs: u32, fits: fn(&u32) -> bool) -> (Vec<u32>, Vec<u32>) {
         let mut asked = Vec::new();
-        let found = find_newest(limit, async |looked_at| {
-            asked.push(looked_at);
-            let found = (0..runs.min(looked_at)).filter(fits).collect();
-            Ok((found, runs < looked_at))
+        let found = find_newest(limit, async |examined| {
+            asked.push(examined);
+            let found = (0..runs.min(examined)).filter(fits).collect();
+            Ok((found, runs < examined))
         });
         let found = found.await.unwrap();
         (found, asked)

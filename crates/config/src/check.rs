@@ -31,13 +31,13 @@ pub struct Checked {
     stand_ins: Vec<StandIn>,
 }
 
-/// A change that let the reader go on after a mistake.
+/// A repair with which parsing continued after a mistake.
 #[derive(Debug)]
 struct StandIn {
     line: usize,
-    /// The keys whose values are not what was written.
+    /// The keys whose values were replaced.
     keys: Vec<String>,
-    /// A name that was made up, and the one that was written.
+    /// A generated name, with the original one.
     name: Option<(String, String)>,
 }
 
@@ -49,11 +49,10 @@ impl Checked {
         named.map(|header| header.line).nth(index)
     }
 
-    /// Returns whether a further mistake of the `index`-th table of a name may follow from one that was found there:
-    /// what stands in for a mistaken value is not what was written.
+    /// Returns whether a repair in the `index`-th table of a name can be the cause of a further mistake there.
     #[must_use]
     pub fn may_explain(&self, table: &str, index: usize, what: &str) -> bool {
-        let Some(lines) = self.lines_of(table, index) else { return false };
+        let Some(lines) = self.line_range(table, index) else { return false };
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let words: BTreeSet<&str> = what.split(|c| !is_word(c)).collect();
         let mut keys = self.stand_ins.iter().filter(|it| lines.contains(&it.line));
@@ -61,7 +60,7 @@ impl Checked {
             it.keys.iter().any(|key| match key.as_str() {
                 // The kind of a tool decides what else applies to it.
                 "kind" => true,
-                // The written name is put back.
+                // The original name is restored.
                 "name" => false,
                 "provider" => words.contains("script") || words.contains("provider"),
                 key => words.contains(key),
@@ -69,15 +68,15 @@ impl Checked {
         })
     }
 
-    /// Returns a text about the file with the names that were written, where others stood in for them.
+    /// Returns a text about the file with the original names in place of generated ones.
     #[must_use]
     pub fn as_written(&self, text: &str) -> String {
         let names = self.stand_ins.iter().filter_map(|it| it.name.as_ref());
         names.fold(text.to_owned(), |text, (name, written)| text.replace(name, written))
     }
 
-    /// Returns the lines of a table and of those inside of it.
-    fn lines_of(&self, table: &str, index: usize) -> Option<Range<usize>> {
+    /// Returns the lines of a table and of the tables inside it.
+    fn line_range(&self, table: &str, index: usize) -> Option<Range<usize>> {
         let begin = self.line_of(table, index)?;
         let is_inside = |name: &str| {
             name.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')) && index == 0

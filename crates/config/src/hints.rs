@@ -86,7 +86,7 @@ pub(crate) fn of_unknown(
     }
     let is_agent = text.lines().any(|line| line.trim_start().starts_with("[model]"));
     let place = PLACES.into_iter().find(|(_, keys)| keys.contains(&name));
-    // A table of a list, such as `[[behavior]]`, has keys of its own: what it is about does not move elsewhere.
+    // A table of a list, such as `[[behavior]]`, has its own keys: no other table is suggested for them.
     let place = place.filter(|_| !is_in_list(text, span) || is_in_operator(text, span));
     if let Some((table, _)) = place.filter(|(table, _)| is_agent || table.starts_with("[agent")) {
         let table = match is_in_operator(text, span) {

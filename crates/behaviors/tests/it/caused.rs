@@ -12,7 +12,7 @@ use layer0::event::{Cause, EventKind};
 use layer0::failure::Failure;
 use layer0::operator::{Signal, Task};
 use layer0::state::{Scope, StateWrite};
-use layer0::{Operator, Orchestrator, StateStore};
+use layer0::{JsonText, Operator, Orchestrator, StateStore};
 
 use super::{Seen, host, memory, noting, opened, record, settled, warn};
 
@@ -139,7 +139,11 @@ async fn behaviour_keeps_state_and_sends_signals() {
         "count",
         "warning".parse().unwrap(),
         |delivery, context: BehaviorContext| async move {
-            let write = StateWrite::new(Scope::Global, "seen", serde_json::json!(delivery.seq));
+            let write = StateWrite::new(
+                Scope::Global,
+                "seen",
+                JsonText::parse(&delivery.seq.to_string()).unwrap(),
+            );
             context.state()?.write(write).await?;
             context.signal(&delivery.run, Signal::new("noted", delivery.seq.into())).await
         },

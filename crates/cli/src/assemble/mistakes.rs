@@ -90,7 +90,7 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     let mut found = MistakeList { checked, path, mistakes: Vec::new() };
     for (index, table) in file.tools.iter().enumerate() {
         let refused = tool::refusals(table, path, folder);
-        // A tool that cannot be made says nothing further of what it is made of.
+        // The parts of a refused tool are not checked.
         let unfit = refused.is_empty().then(|| {
             let parts = tool_parts(table);
             let unfit = parts.into_iter().filter_map(|part| {

@@ -1,4 +1,4 @@
-//! The text of a file, mended where it is mistaken so that its reader goes on.
+//! The text of a file, repaired at its mistakes so that parsing can continue.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const LOOPBACK: &str = "\"http://127.0.0.1\"";
 pub(super) struct Header {
     pub(super) line: usize,
     pub(super) name: String,
-    /// Whether the table could not be mended, and is missing from the file.
+    /// Whether the table could not be repaired, and is missing from the file.
     pub(super) is_gone: bool,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct Change {
     pub(super) keys: Vec<String>,
     /// The line of the table that was removed.
     pub(super) gone: Option<usize>,
-    /// A name that was made up, and the one that was written.
+    /// A generated name, with the original one.
     pub(super) name: Option<(String, String)>,
 }
 
 impl Change {
-    /// Makes the change of a key. A key that is unknown may be another one in a wrong spelling.
+    /// Makes the change of a key. An unknown key may be a misspelling.
     fn for_key(key: &str, hint: Option<&str>) -> Self {
         let meant = hint.and_then(|hint| hint.strip_prefix("did you mean `"));
         let meant = meant.and_then(|rest| rest.split('`').next());
@@ -106,7 +106,7 @@ impl Text {
             "name" => self.required(key),
             "url" => Some(LOOPBACK.to_owned()),
             _ if what.starts_with("`on`: ") => self.required("on"),
-            _ => instead_of(&what, error.hint(), written).or_else(|| self.required(key)),
+            _ => valid_value(&what, error.hint(), written).or_else(|| self.required(key)),
         };
         let instead = instead.filter(|instead| instead != written);
         match instead {
@@ -255,7 +255,7 @@ impl Text {
 }
 
 /// Returns a valid value in place of an invalid one, if the message or the hint tell its type.
-fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
+fn valid_value(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
     if what.contains("unknown variant") {
         // The hint offers one variant, or lists all of them.
         let hint = hint?;

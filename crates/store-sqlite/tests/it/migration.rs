@@ -9,12 +9,12 @@ use backstop_event_log::{
     StartKey, StartKeys, read_events, verify_run,
 };
 use backstop_store_sqlite::Database;
-use layer0::StateStore;
 use layer0::event::{Actor, EventKind};
 use layer0::failure::Chain;
 use layer0::id::RunId;
 use layer0::operator::Task;
 use layer0::state::Scope;
+use layer0::{JsonText, StateStore};
 use serde_json::json;
 
 use crate::{Folder, at, error, open, started, tamper};
@@ -294,7 +294,7 @@ async fn older_texts_go_with_their_runs() {
     let entry = async |scope: Scope, key: &str| {
         state.read(&scope, key).await.unwrap().map(|found| found.value)
     };
-    let done = |run: &str| json!({ "call_id": "c", "run": run, "state": "done" });
+    let done = |run: &str| JsonText::from(json!({ "call_id": "c", "run": run, "state": "done" }));
     let (of_run, pay) = (Scope::Run("run_1".into()), "once/pay/a");
     assert_eq!(entry(Scope::Global, pay).await, Some(done("run_1")));
     assert_eq!(entry(Scope::Global, "once/pay/b").await, Some(done("run_0")));
