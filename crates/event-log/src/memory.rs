@@ -19,6 +19,7 @@ use crate::{
 
 use self::keys::Keys;
 use self::sessions::Sessions;
+use self::transcripts::Transcripts;
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
@@ -45,6 +46,7 @@ struct Runs {
     last_message: u64,
     /// Number of erased events.
     erasures: u64,
+    transcripts: Transcripts,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,6 @@ struct Kept {
     /// The expired approvals.
     expired: BTreeSet<ApprovalId>,
     inbox: Vec<InboxMessage>,
-    transcript: Option<TranscriptPart>,
 }
 
 /// A request with its sender and time.
@@ -76,7 +77,6 @@ impl Kept {
             approvals: Vec::new(),
             expired: BTreeSet::new(),
             inbox: Vec::new(),
-            transcript: None,
         }
     }
 
@@ -151,6 +151,11 @@ impl Kept {
 }
 
 impl Runs {
+    /// Returns whether a part was made from the whole record of its run.
+    fn is_current(&self, part: &TranscriptPart) -> bool {
+        self.by_id.get(&part.run).is_some_and(|kept| kept.summary.head == part.head)
+    }
+
     /// Returns the run that a request addresses, if its condition holds.
     fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
@@ -465,8 +470,8 @@ impl EventLog for MemoryLog {
         let digest = record.payload.digest();
         let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
         record.payload = Payload::Erased(digest);
-        kept.transcript = None;
         let hash = record.hash;
+        runs.transcripts.remove(run);
         runs.erasures += 1;
         let holds = |kept: &&Kept| {
             let of_copy = |record: &Record| record.hash == hash && record.payload.text().is_some();
@@ -483,7 +488,8 @@ impl EventLog for MemoryLog {
     }
 
     async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
-        Ok(transcripts::read(&self.lock(), until))
+        let runs = self.lock();
+        Ok(runs.transcripts.read(until, |part| runs.is_current(part)))
     }
 
     async fn keep_transcript(
@@ -491,7 +497,13 @@ impl EventLog for MemoryLog {
         parts: Vec<TranscriptPart>,
         erasures: u64,
     ) -> Result<(), LogError> {
-        transcripts::keep(&mut self.lock(), parts, erasures);
+        let mut runs = self.lock();
+        if runs.erasures == erasures {
+            let current: Vec<_> = parts.into_iter().filter(|part| runs.is_current(part)).collect();
+            for part in current {
+                runs.transcripts.keep(part);
+            }
+        }
         Ok(())
     }
 

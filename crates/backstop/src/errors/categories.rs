@@ -1,4 +1,4 @@
-//! The categories of the one error.
+//! The categories of [`Error`](super::Error).
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ use layer0::message::ImageError;
 use layer0::orchestrator::UnknownOperator;
 use thiserror::Error;
 
-/// Says what cannot be used as configured.
+/// An invalid configuration.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigurationError {
@@ -41,9 +41,9 @@ pub enum ConfigurationError {
     #[error("invalid configuration")]
     #[non_exhaustive]
     InvalidConfiguration {
-        /// What was wrong, and where.
+        /// The error, with its place.
         source: BoxError,
-        /// How to fix it.
+        /// Advice for people.
         hint: Option<String>,
     },
     /// A text is no cursor.
@@ -80,13 +80,13 @@ impl Failure for ConfigurationError {
     }
 }
 
-/// Says what was not carried out.
+/// A failed operation.
 ///
 /// Retry: as the error inside says. Effect: as it says.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
-    /// An agent failed; [`ExecutionError::Run`] says more of a run.
+    /// An agent failed. [`ExecutionError::Run`] has more details of a run.
     #[error("agent failed")]
     Agent(#[source] Inner<AgentError>),
     /// No open approval has this id.
@@ -107,7 +107,7 @@ pub enum ExecutionError {
     /// A value does not fit its schema.
     #[error("invalid value")]
     Misfit(#[source] Misfit),
-    /// A machine was fed what does not fit its state.
+    /// A state machine got an input that is invalid in its state.
     #[error("the machine refused an input")]
     Misuse(#[source] Inner<Misuse>),
     /// An MCP server gives no tools.
@@ -120,7 +120,7 @@ pub enum ExecutionError {
     /// A model could not be used.
     #[error("model call failed")]
     Provider(#[source] Inner<ProviderError>),
-    /// A run had failed, as its record says.
+    /// The record of a run ends with a failure.
     #[error("the run had failed")]
     Recorded(#[source] Inner<RecordedFailure>),
     /// An event was not delivered again to a behaviour.
@@ -151,7 +151,7 @@ impl Failure for ExecutionError {
     }
 }
 
-/// Says which pattern cannot be read.
+/// A pattern that cannot be parsed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum InvalidPattern {
@@ -175,7 +175,7 @@ impl Failure for InvalidPattern {
     }
 }
 
-/// Says what cannot be registered, or is not.
+/// A registration that failed or is missing.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
@@ -240,19 +240,19 @@ impl Failure for RegistrationError {
     }
 }
 
-/// Says why a record does not replay.
+/// A record that cannot be replayed, resumed or forked.
 ///
 /// Retry: as the error inside says. Effect: as it says.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// What the record says is not what follows from it.
+    /// The replay differs from the record.
     #[error("replay diverged")]
     ReplayDivergence(#[source] Inner<Divergence>),
-    /// A run cannot be gone on with or copied from there.
-    #[error("the run cannot be gone on with")]
+    /// A run cannot be resumed, reopened or forked.
+    #[error("the run cannot be resumed")]
     Resume(#[source] Inner<ResumeError>),
-    /// A workflow does not do what its record says.
+    /// A workflow differs from its record.
     #[error("workflow diverged")]
     WorkflowDivergence(#[source] Inner<Diverged>),
 }
@@ -267,7 +267,7 @@ impl Failure for ReplayError {
     }
 }
 
-/// Says which store failed.
+/// A failure of a store.
 ///
 /// Retry: as the error inside says. Effect: as it says.
 #[derive(Debug, Error)]
@@ -298,7 +298,7 @@ pub enum StorageError {
     #[cfg(feature = "postgres")]
     #[error("run was not queued")]
     Queue(#[source] Inner<QueueError>),
-    /// A run or a session was not taken away.
+    /// A run or a session was not removed.
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),
     /// The state store.

@@ -1,37 +1,42 @@
-//! The kept parts of transcripts.
+use std::collections::HashMap;
 
 use layer0::id::RunId;
 
-use super::Runs;
 use crate::TranscriptPart;
 
-/// The most parts of one read.
+/// Maximum number of parts of one read.
 const MAX_PARTS: usize = 1_000;
 
-/// Returns the kept parts up to a run, newest first.
-pub(super) fn read(runs: &Runs, until: &RunId) -> Vec<TranscriptPart> {
-    let mut parts: Vec<TranscriptPart> = Vec::new();
-    let mut next = Some(until);
-    while let Some(kept) =
-        next.and_then(|run| runs.by_id.get(run)).filter(|_| parts.len() < MAX_PARTS)
-        && let Some(part) = kept.transcript.as_ref().filter(|part| part.head == kept.summary.head)
-    {
-        parts.push(part.clone());
-        next = part.follows.as_ref();
-    }
-    parts
-}
+/// The kept parts of transcripts, by run.
+#[derive(Debug, Default)]
+pub(super) struct Transcripts(HashMap<RunId, TranscriptPart>);
 
-/// Keeps the parts whose runs have not changed, unless a text was erased.
-pub(super) fn keep(runs: &mut Runs, parts: Vec<TranscriptPart>, erasures: u64) {
-    if runs.erasures != erasures {
-        return;
-    }
-    for part in parts {
-        if let Some(kept) = runs.by_id.get_mut(&part.run)
-            && kept.summary.head == part.head
+impl Transcripts {
+    /// Returns the kept parts up to a run, newest first, until one is missing or out of date.
+    pub(super) fn read(
+        &self,
+        until: &RunId,
+        is_current: impl Fn(&TranscriptPart) -> bool,
+    ) -> Vec<TranscriptPart> {
+        let mut parts: Vec<TranscriptPart> = Vec::new();
+        let mut next = Some(until);
+        while let Some(part) = next.and_then(|run| self.0.get(run))
+            && parts.len() < MAX_PARTS
+            && is_current(part)
         {
-            kept.transcript = Some(part);
+            parts.push(part.clone());
+            next = part.follows.as_ref();
         }
+        parts
+    }
+
+    /// Keeps the part of a run in place of an older one.
+    pub(super) fn keep(&mut self, part: TranscriptPart) {
+        self.0.insert(part.run.clone(), part);
+    }
+
+    /// Removes the part of a run.
+    pub(super) fn remove(&mut self, run: &RunId) {
+        self.0.remove(run);
     }
 }
