@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its terminal")]
 
 use backstop::prelude::*;
-use backstop::{BoxError, Gate, HookContext, HookPoint, Moment, Verdict, async_trait};
+use backstop::{BoxError, Gate, GateVerdict, HookContext, HookPoint, Moment, async_trait};
 use serde_json::json;
 
 struct OfficeHours;
@@ -17,9 +17,13 @@ impl Gate for OfficeHours {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::BeforeTool]
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         let sends = matches!(moment, Moment::BeforeTool { call, .. } if &*call.name == "send");
-        Ok(if sends { Verdict::Abort("not at night".to_owned()) } else { Verdict::Continue })
+        Ok(if sends {
+            GateVerdict::Abort("not at night".to_owned())
+        } else {
+            GateVerdict::Continue
+        })
     }
 }
 

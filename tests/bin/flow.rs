@@ -79,7 +79,7 @@ pub(crate) async fn act(
     ];
     for workflow in workflows {
         let log = Arc::clone(&log) as Arc<dyn EventLog>;
-        orchestrator = orchestrator.operator(Workflow::shared(workflow, log));
+        orchestrator = orchestrator.operator(Workflow::from_arc(workflow, log));
     }
     let orchestrator = orchestrator.build()?;
     let answer = match resumes {

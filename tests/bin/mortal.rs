@@ -122,7 +122,7 @@ fn charged(context: &ToolContext) -> Result<String, ToolError> {
 async fn is_charged(context: &ToolContext) -> Result<Probe, ToolError> {
     let noted = context.state::<Effects>().and_then(|it| std::fs::read_to_string(&it.path).ok());
     Ok(match noted.unwrap_or_default().lines().any(|line| *line == *context.call_id.as_str()) {
-        true => Probe::happened(json!("charged")),
+        true => Probe::happened_with(json!("charged")),
         false => Probe::DidNot,
     })
 }

@@ -87,7 +87,7 @@ async fn session(make: Make, answer: Answer) -> Vec<Value> {
         ("one", "Certainly?", &elsewhere),
     ] {
         let provider = make(&server.url(), model);
-        let agent = AgentBuilder::shared(provider).tool(add).shared_log(Arc::clone(&log));
+        let agent = AgentBuilder::from_shared(provider).tool(add).shared_log(Arc::clone(&log));
         let request = RunRequest::new(input).session("s");
         assert_eq!(agent.build().unwrap().run(request).await.unwrap().text(), "It is 3.");
     }
@@ -138,7 +138,8 @@ async fn images_reach_every_provider_and_the_record() {
         let server = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
         let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
         for (input, images) in [("What is it?", vec![image.clone()]), ("Sure?", vec![])] {
-            let agent = AgentBuilder::shared(make(&server.url(), "m")).shared_log(Arc::clone(&log));
+            let agent =
+                AgentBuilder::from_shared(make(&server.url(), "m")).shared_log(Arc::clone(&log));
             let request = RunRequest::new(input).images(images).session("s");
             let outcome = agent.build().unwrap().run(request).await.unwrap();
             assert_eq!(outcome.text(), "A cat.", "{name}");
@@ -156,7 +157,7 @@ async fn a_dispatched_task_shows_its_pictures() {
     let server = Loopback::serving(move |_| {
         backstop_testkit::openai::reply(&says, &json!({ "stream": true }))
     });
-    let agent = AgentBuilder::shared(openai(&server.url(), "m")).name("sees").build().unwrap();
+    let agent = AgentBuilder::from_shared(openai(&server.url(), "m")).name("sees").build().unwrap();
     let orchestrator = LocalOrchestrator::builder().operator(agent).build().unwrap();
     let image = Image::from_bytes(b"GIF89a").unwrap();
     let task = Task::text("What is it?").images([image.clone()]);

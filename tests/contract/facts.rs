@@ -18,7 +18,7 @@ fn row(failure: &(impl Failure + 'static)) -> String {
 
 fn agent_errors() -> Vec<AgentError> {
     vec![
-        AgentError::aborted("gate", "not today"),
+        AgentError::hook_aborted("gate", "not today"),
         AgentError::crash_loop("the call `sql`"),
         AgentError::hook_rejected("audit", HookError::Failed("no connection".into())),
         AgentError::InputValidation("the input is empty".into()),
@@ -52,7 +52,7 @@ fn every_variant_states_its_facts() {
         LogError::Claimed("run_1".into()),
         LogError::Closed,
         LogError::conflict("run_1".into(), 7),
-        LogError::erased(7),
+        LogError::erased_event(7),
         LogError::Failed("odd".into()),
         LogError::ForeignCursor(backstop_event_log::Cursor::behind(7, None)),
         LogError::Forgetting("s-1".into()),
@@ -67,7 +67,7 @@ fn every_variant_states_its_facts() {
         LogError::RunForgotten("run_1".into()),
         LogError::schema_newer(2, 1),
         LogError::StoreLost("/x.db".into()),
-        LogError::tampered(7, "the hash does not match"),
+        LogError::tampered_event(7, "the hash does not match"),
         LogError::TooLarge("64 KiB".into()),
         LogError::unreadable(7, DecodeError::UnknownType("run.dreamt".into())),
         LogError::Unreachable("no route".into()),

@@ -36,7 +36,7 @@ async fn read(memory: &StateMemory, input: &str) -> Vec<String> {
 /// Spec: K2. What fits best comes first, then the newest; number and bytes are bounded.
 #[tokio::test]
 async fn best_matches_come_before_the_newest() {
-    let memory = StateMemory::of(state(), Scope::Global).entries(3);
+    let memory = StateMemory::in_scope(state(), Scope::Global).entries(3);
     for (run, input) in [("run_1", "the red house"), ("run_2", "a boat"), ("run_3", "a tree")] {
         write(&memory, "s-1", run, input, "seen").await;
     }
@@ -63,7 +63,7 @@ async fn agent_remembers_over_sessions() {
 #[tokio::test]
 async fn other_state_is_left_alone() {
     let state = state();
-    let memory = StateMemory::of(Arc::clone(&state), Scope::Global);
+    let memory = StateMemory::in_scope(Arc::clone(&state), Scope::Global);
     let other =
         layer0::state::StateWrite::new(Scope::Global, "house", serde_json::json!("a red house"));
     state.write(other).await.unwrap();

@@ -131,7 +131,7 @@ impl Operator for Middle {
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let orchestrator = context.orchestrator.as_ref().unwrap();
         let answer = orchestrator.dispatch("worker", task, context.below()).await;
-        Ok(Answer::completed(answer.unwrap().output))
+        Ok(Answer::from_output(answer.unwrap().output))
     }
 }
 

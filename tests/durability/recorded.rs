@@ -36,7 +36,7 @@ async fn recorded_exchanges_are_given_again_strictly() {
     let recording = Arc::new(RecordedProvider::recording(Arc::new(openai), redact));
     let config = RetryConfig::new().base(Duration::from_millis(0));
     let ask = |provider: Arc<dyn Provider>, input: &'static str| async move {
-        let agent: Agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
+        let agent: Agent = AgentBuilder::from_shared(provider).retry(config).build().unwrap();
         agent.run(input).await
     };
     let provider = || Arc::clone(&recording) as Arc<dyn Provider>;
@@ -51,7 +51,7 @@ async fn recorded_exchanges_are_given_again_strictly() {
     let provider = || Arc::clone(&replayed) as Arc<dyn Provider>;
     let said = ask(provider(), "what is the key?").await.unwrap();
     assert_eq!((said.text(), said.usage.model_attempts), ("the key is [redacted]", 2));
-    assert_eq!(replayed.left(), 1);
+    assert_eq!(replayed.remaining(), 1);
     let failure = ask(provider(), "hello").await.unwrap_err();
     let why = format!("{failure:#}");
     assert!(
@@ -275,7 +275,7 @@ async fn exchanges_keep_the_order_of_calls() {
     let replayed = RecordedProvider::replaying(&lines, ToOwned::to_owned).unwrap();
     assert_eq!(&*replayed.complete(&first).await.unwrap().text, "one");
     assert_eq!(&*replayed.complete(&second).await.unwrap().text, "two");
-    assert_eq!(replayed.left(), 0);
+    assert_eq!(replayed.remaining(), 0);
 }
 
 /// Spec: P10

@@ -177,7 +177,7 @@ async fn killed_workers_finish_every_run() {
         interrupted += check(&log, &run.run, &done).await;
     }
     assert!(done.values().all(|times| *times == 1), "{done:?}");
-    assert!(database.queue().stranded().await.unwrap().is_empty());
+    assert!(database.queue().list_stranded().await.unwrap().is_empty());
     println!(
         "{} runs, {} payments, {interrupted} interrupted, quiet {quiet_after:?} after the last kill",
         all.len(),

@@ -24,7 +24,7 @@ async fn attempts_are_recorded_with_request_and_times() {
     });
     let log = Arc::new(MemoryLog::new());
     let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
-    let agent = AgentBuilder::shared(Arc::new(openai))
+    let agent = AgentBuilder::from_shared(Arc::new(openai))
         .retry(
             RetryConfig::new()
                 .base(std::time::Duration::from_millis(1))

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use backstop::{
     Agent, AgentBuilder, ApprovalRequest, Approver, Database, Decision, EventLog, Gate,
-    HookContext, HookPoint, Live, Memory, Moment, OpenAi, ToolError, Verdict, read_events,
+    GateVerdict, HookContext, HookPoint, Live, Memory, Moment, OpenAi, ToolError, read_events,
 };
 use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_react::{MemoryEntry, MemoryQuery};
@@ -86,12 +86,14 @@ impl Gate for Chatty {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::RunStart, HookPoint::BeforeTool, HookPoint::RunEnd]
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         match moment {
             Moment::BeforeTool { call, .. } if call.id.as_str() == "skipped" => {
-                Ok(Verdict::Abort(format!("no {KEY} {FOREIGN}")))
+                Ok(GateVerdict::Abort(format!("no {KEY} {FOREIGN}")))
             }
-            Moment::RunEnd { .. } if self.0 => Ok(Verdict::Abort(format!("no {KEY} {FOREIGN}"))),
+            Moment::RunEnd { .. } if self.0 => {
+                Ok(GateVerdict::Abort(format!("no {KEY} {FOREIGN}")))
+            }
             _ => Err(format!("with {KEY} and api_key={FOREIGN}").into()),
         }
     }
@@ -192,7 +194,7 @@ async fn everything_said(agent: AgentBuilder) -> String {
     said += &serde_json::to_string(&events).unwrap();
     let errors = database.errors().list(ErrorFilter::default()).await.unwrap();
     said += &format!("{errors:?}");
-    let recorded = backstop_trace_html::Recorded::new(summary, events.clone(), errors.clone());
+    let recorded = backstop_trace_html::RecordedRun::new(summary, events.clone(), errors.clone());
     said += &backstop_trace_html::page(&recorded, &[]);
     drop(agent);
     while let Some(live) = subscriber.next().await {

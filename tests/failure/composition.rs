@@ -188,7 +188,7 @@ impl Seen {
 
 fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
     let retry = RetryConfig::new().base(Duration::from_millis(0));
-    AgentBuilder::shared(provider)
+    AgentBuilder::from_shared(provider)
         .name("asks")
         .retry(retry)
         .attempt_timeout(LONG)
@@ -290,7 +290,7 @@ impl Stage {
         };
         let retry = RetryConfig::new().base(Duration::from_millis(40));
         let agent = agent(provider, &log).attempt_timeout(limits.attempt).retry(retry);
-        Self { agent: agent.jitter(Jitter::seeded(7)).build().unwrap(), log, server }
+        Self { agent: agent.jitter(Jitter::from_seed(7)).build().unwrap(), log, server }
     }
 
     async fn seen(self) -> Seen {

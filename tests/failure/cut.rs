@@ -36,7 +36,7 @@ async fn seen(endpoint: &Endpoint, answer: &ScriptedAnswer, pieces: usize) -> Se
     let server = Loopback::replying([reply]);
     let provider = (endpoint.wire.provider)(&server.url(), Timeouts::default());
     let log = Arc::new(MemoryLog::new());
-    let agent = AgentBuilder::shared(provider).tool(pay);
+    let agent = AgentBuilder::from_shared(provider).tool(pay);
     let agent = agent.shared_log(Arc::clone(&log) as Arc<dyn EventLog>).build().unwrap();
     let outcome = agent.run(RunRequest::new("Pay the bill.")).await.unwrap();
     assert_eq!(server.count(), 1, "a cut answer is asked for once: {}", endpoint.name);
@@ -64,7 +64,7 @@ async fn no_call_of_a_cut_answer_runs() {
             (StopReason::MaxTokens, "model.max_tokens"),
             (StopReason::Refusal, "model.refusal"),
             (StopReason::ContentFilter, "model.content_filter"),
-            (StopReason::named("abducted"), "model.unknown_stop"),
+            (StopReason::from_word("abducted"), "model.unknown_stop"),
         ] {
             if !endpoint.wire.can(Cannot::Stop(stop_reason.clone())) {
                 continue;
@@ -90,7 +90,8 @@ async fn no_call_of_a_cut_answer_runs() {
 #[tokio::test]
 async fn an_unknown_stop_keeps_text_and_word() {
     for endpoint in &ENDPOINTS {
-        let answer = ScriptedAnswer::saying("so far").stop_reason(StopReason::named("abducted"));
+        let answer =
+            ScriptedAnswer::saying("so far").stop_reason(StopReason::from_word("abducted"));
         let Seen { ended, calls } = seen(endpoint, &answer, 1).await;
         assert!(calls.is_empty(), "{}", endpoint.name);
         assert_eq!(ended["reason"], "model.unknown_stop", "{}", endpoint.name);

@@ -93,7 +93,7 @@ async fn next_provider_is_asked_where_it_may_help() {
     check(|| AgentBuilder::on(down.clone()), "provider.circuit_open", true).await;
     codes.insert("provider.circuit_open");
 
-    let over = || AgentBuilder::shared(Arc::new(ScriptedProvider::new(Vec::new())));
+    let over = || AgentBuilder::from_shared(Arc::new(ScriptedProvider::new(Vec::new())));
     check(over, "provider.other", false).await;
     codes.insert("provider.other");
 

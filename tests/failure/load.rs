@@ -53,7 +53,7 @@ fn thousand_runs_survive_a_failing_endpoint() {
         let server = failing();
         let log = Arc::new(MemoryLog::new());
         let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
-        let agent = AgentBuilder::shared(Arc::new(openai))
+        let agent = AgentBuilder::from_shared(Arc::new(openai))
             .retry(retry())
             .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
             .build()
@@ -112,7 +112,7 @@ async fn chaos_ends_runs_with_injected_codes() {
         let chaos = Arc::new(Chaos::new(inner, seed, 700));
         let config = RetryConfig::new().base(std::time::Duration::from_millis(0));
         let provider = Arc::clone(&chaos) as Arc<dyn Provider>;
-        let agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
+        let agent = AgentBuilder::from_shared(provider).retry(config).build().unwrap();
         let end = match agent.run("hello").await {
             Ok(_) => "completed".to_owned(),
             Err(failure) => {

@@ -168,13 +168,15 @@ impl Operator for Unrecorded {
         let run = context.run.as_ref().map(ToString::to_string).unwrap_or_default();
         let is_first = context.attempt <= 1;
         match self.0 {
-            Leaf::Away if is_first => return Err(OperatorError::failed(NoAnswer(Effect::None))),
+            Leaf::Away if is_first => {
+                return Err(OperatorError::from_failure(NoAnswer(Effect::None)));
+            }
             _ => self.1.note(run),
         }
         match self.0 {
-            Leaf::Lost => Err(OperatorError::failed(NoAnswer(Effect::Unknown))),
-            Leaf::Secret => Ok(Answer::completed(format!("the key is {SECRET}").into())),
-            leaf => Ok(Answer::completed(said(leaf.name(), &task.input).into())),
+            Leaf::Lost => Err(OperatorError::from_failure(NoAnswer(Effect::Unknown))),
+            Leaf::Secret => Ok(Answer::from_output(format!("the key is {SECRET}").into())),
+            leaf => Ok(Answer::from_output(said(leaf.name(), &task.input).into())),
         }
     }
 }
@@ -198,7 +200,7 @@ impl Operator for Code {
     }
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let input = task.input;
-        play(&self.plan, self.name.clone(), context, input).await.map(Answer::completed)
+        play(&self.plan, self.name.clone(), context, input).await.map(Answer::from_output)
     }
 }
 
@@ -298,7 +300,7 @@ fn process(
     let talker = ScriptedProvider::from_fn(|_| ScriptedAnswer::saying("talker"));
     let mut orchestrator = LocalOrchestrator::builder()
         .clock(Arc::clone(&shared))
-        .jitter(backstop::retry::Jitter::seeded(1))
+        .jitter(backstop::retry::Jitter::from_seed(1))
         .operator(agent("payer", payer).tool(pay).build().unwrap())
         .operator(agent("talker", talker).build().unwrap());
     for leaf in [Leaf::Plain, Leaf::Secret, Leaf::Picky, Leaf::Lost, Leaf::Away] {
@@ -330,7 +332,7 @@ fn run(case: &Case, log: &Arc<dyn EventLog>, acts: &Acts) -> Result<Value, Strin
                 false => {
                     let mut context = Context::root();
                     context.run = Some(ROOT.into());
-                    let mut allowance = Allowance::unlimited();
+                    let mut allowance = Allowance::without_bounds();
                     allowance.model_calls = case.model_calls;
                     context.allowance = case.model_calls.map(|_| allowance);
                     orchestrator.dispatch("root", Task::text("go"), context).await

@@ -118,7 +118,7 @@ impl Operator for Plan {
             });
             try_join_all(steps).await?;
         }
-        Ok(Answer::completed("done".into()))
+        Ok(Answer::from_output("done".into()))
     }
 }
 
@@ -185,7 +185,7 @@ impl World {
         let root = Workflow::new(Plan(self.plan.clone()), Arc::clone(&self.log));
         LocalOrchestrator::builder()
             .clock(Arc::clone(&shared))
-            .jitter(backstop::retry::Jitter::seeded(1))
+            .jitter(backstop::retry::Jitter::from_seed(1))
             .max_park(2 * HOUR)
             .leaves_parked()
             .shared_log(Arc::clone(&self.log))

@@ -143,7 +143,7 @@ impl Operator for Plain {
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.1.act(self.0);
-        Ok(Answer::completed("done".into()))
+        Ok(Answer::from_output("done".into()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use layer0::code::{CATALOGUE, Entry};
+use layer0::code::{CATALOGUE, CodeEntry};
 
 use crate::error::XtaskError;
 use crate::facts::{self, Facts};
@@ -61,7 +61,7 @@ fn stated(root: &Path) -> Result<Facts, XtaskError> {
 }
 
 /// Formats the catalogue as Markdown: one heading per family, one row per code.
-fn text(catalogue: &[Entry], facts: &Facts) -> String {
+fn text(catalogue: &[CodeEntry], facts: &Facts) -> String {
     let mut page = String::from(INTRO);
     for family in catalogue.chunk_by(|a, b| family(a) == family(b)) {
         let name = family.first().map_or("", self::family);
@@ -70,7 +70,7 @@ fn text(catalogue: &[Entry], facts: &Facts) -> String {
             "\n## {name}\n\n| code | what happened | again | acted | what to do |\n\
              | --- | --- | --- | --- | --- |\n"
         );
-        for Entry { code, meaning, advice, .. } in family {
+        for CodeEntry { code, meaning, advice, .. } in family {
             // `PROVIDER_RATE_LIMITED` is the constant of `provider.rate_limited`.
             let row = facts.by_code.get(&code.to_uppercase().replace('.', "_"));
             let again = row.map_or("–".to_owned(), |row| said(&row.retry));
@@ -98,7 +98,7 @@ fn said(words: &BTreeSet<&'static str>) -> String {
 }
 
 /// Returns the part of the code before the dot.
-fn family(entry: &Entry) -> &'static str {
+fn family(entry: &CodeEntry) -> &'static str {
     entry.code.split('.').next().unwrap_or(entry.code)
 }
 
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn family_has_one_heading() {
-        let entry = |code| Entry::new(code, "It broke | badly.", "Fix it.");
+        let entry = |code| CodeEntry::new(code, "It broke | badly.", "Fix it.");
         let row =
             Row { retry: ["never"].into(), effect: ["none", "unknown"].into(), ..Row::default() };
         let facts = Facts { by_code: [("A_TWO".to_owned(), row)].into(), ..Facts::default() };

@@ -84,7 +84,7 @@ impl Operator for Bare {
     }
 
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
-        Ok(Answer::completed(Value::Null))
+        Ok(Answer::from_output(Value::Null))
     }
 }
 

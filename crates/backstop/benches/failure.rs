@@ -48,7 +48,7 @@ fn summaries(effort: &Effort) -> Vec<Row> {
     let redactor = Redactor::new().with_secret("the-key-of-this-process");
     let summarise = |text: &str| {
         let text = redactor.redact(text);
-        black_box(Summary::of(&text, Some("SQL_ERROR")));
+        black_box(Summary::from_error(&text, Some("SQL_ERROR")));
     };
     let mut rows = Vec::new();
     for (chars, size, limit, goal) in [

@@ -91,7 +91,7 @@ pub use backstop_provider_gemini::Gemini;
 #[cfg(feature = "http")]
 pub use backstop_provider_http as provider_http;
 #[cfg(feature = "http")]
-pub use backstop_provider_http::{ApiKey, ConfigError as ProviderConfigError, Timeouts};
+pub use backstop_provider_http::{ApiKey, ProviderConfigError, Timeouts};
 #[cfg(feature = "ollama")]
 pub use backstop_provider_ollama as ollama;
 #[cfg(feature = "ollama")]
@@ -106,13 +106,13 @@ pub use backstop_react::TypedOutcome;
 pub use backstop_react::{
     Agent, AgentBuilder, AgentDefinition, AgentError, AgentTool, Approval, ApprovalDesk,
     ApprovalNotFound, ApprovalRequest, Approver, Budget, BuildError, CancellationToken,
-    CopyOutcome, DecideError, Decision, Divergence, ForkRequest, Gate, History, HistoryFault,
-    HookContext, HookError, HookPoint, InvalidLimitScope, KnownPrice, LabelError, LimitPeriod,
-    LimitScope, Limits, Live, Memory, MemoryEntry, MemoryQuery, Moment, Observer, OperatorTool,
-    Pack, PackError, Piece, Price, RecentMemory, RecordedTools, ReopenRequest, RequestError,
-    ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest, RunStatus, RunStream,
-    Settlement, Source, SpendLimit, StateMemory, StreamItem, Subscriber, Upstream, Verdict, cancel,
-    copy_run, decide, known_price, known_prices, prices_as_of, replay, resolve, said_before,
+    CopyOutcome, DecideError, Decision, Divergence, ForkRequest, Gate, GateVerdict, History,
+    HistoryFault, HookContext, HookError, HookPoint, InvalidLimitScope, KnownPrice, LabelError,
+    LimitPeriod, LimitScope, Limits, Live, LivePiece, Memory, MemoryEntry, MemoryQuery, Moment,
+    Observer, OperatorTool, Pack, PackError, Price, RecentMemory, RecordedTools, ReopenRequest,
+    RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest, RunStatus,
+    RunStream, Settlement, Source, SpendLimit, StateMemory, StreamItem, Subscriber, Upstream,
+    cancel, copy_run, decide, known_price, known_prices, prices_date, replay, resolve, said_before,
     said_until, status,
 };
 pub use backstop_redact as redact;
@@ -134,7 +134,7 @@ pub use backstop_store_sqlite as store_sqlite;
 pub use backstop_store_sqlite::{BackupError, Database, Durability, OpenError};
 pub use backstop_tool as tool;
 pub use backstop_tool::{
-    Arguments, FnTool, Grants, JsonText, PatternError, Probe, State, Tool, ToolContext, ToolError,
+    Arguments, FnTool, GrantError, Grants, JsonText, Probe, State, Tool, ToolContext, ToolError,
     ToolSpec, Toolset,
 };
 pub use backstop_tool_macros::backstop_tool as tool;

@@ -16,7 +16,7 @@ async fn add(x: i64, y: i64) -> Result<i64, backstop::ToolError> {
 #[test]
 fn an_idle_agent_stays_small() {
     let provider: Arc<dyn Provider> = Arc::new(ScriptedProvider::saying(["hello"]));
-    let build = || AgentBuilder::shared(Arc::clone(&provider)).tool(add).build().unwrap();
+    let build = || AgentBuilder::from_shared(Arc::clone(&provider)).tool(add).build().unwrap();
     // Builds one agent first, so that one-time allocations do not count.
     drop(build());
     let mut agents: Vec<Agent> = Vec::with_capacity(100);

@@ -9,7 +9,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{AtWork, Lease, begin_work, while_it_lasts};
+use backstop_event_log::{ActionGuard, Lease, begin_work, while_it_lasts};
 use backstop_retry::{FailedAttempt, RetryConfig, RetryPolicy, RetryRequest};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -29,19 +29,19 @@ pub(crate) struct CallEnd {
     pub(crate) attempts: u32,
     pub(crate) result: Result<(), BehaviorError>,
     /// Guard that keeps a successful delivery in progress until its end is recorded.
-    pub(crate) at_work: Option<AtWork>,
+    pub(crate) at_work: Option<ActionGuard>,
 }
 
 /// A request to the retry layer: one delivery, whose clones are its attempts.
 #[derive(Clone)]
-struct Call {
+struct DeliveryRequest {
     behavior: Arc<dyn Behavior>,
     delivery: Arc<Delivery>,
     context: BehaviorContext,
     clock: Arc<dyn Clock>,
     attempts: Arc<AtomicU32>,
     lease: Option<Arc<dyn Lease>>,
-    made: Arc<Mutex<Option<AtWork>>>,
+    made: Arc<Mutex<Option<ActionGuard>>>,
 }
 
 /// Delivers an event, with the retries that the failure allows. Once this host's lease of the subscription has ended,
@@ -59,7 +59,7 @@ pub(crate) async fn call(
     let policy = RetryPolicy::new(config, Arc::clone(&clock));
     let delivery = Arc::new(delivery);
     let made = Arc::<Mutex<_>>::default();
-    let call = Call {
+    let call = DeliveryRequest {
         behavior,
         delivery,
         context,
@@ -68,23 +68,23 @@ pub(crate) async fn call(
         lease,
         made: Arc::clone(&made),
     };
-    let result = policy.layer().layer(Attempt).oneshot(call).await;
+    let result = policy.layer().layer(DeliveryService).oneshot(call).await;
     let attempts = attempts.load(Ordering::Relaxed);
     let at_work = made.lock().unwrap_or_else(PoisonError::into_inner).take();
-    CallEnd { attempts, result: result.map_err(|Attempted(error)| error), at_work }
+    CallEnd { attempts, result: result.map_err(|AttemptError(error)| error), at_work }
 }
 
 /// Deliveries are at least once: an attempt may be repeated, and the delivery's id identifies an effect that was
 /// already made.
-impl RetryRequest<Attempted> for Call {
+impl RetryRequest<AttemptError> for DeliveryRequest {
     fn is_idempotent(&self) -> bool {
         true
     }
 
-    fn attempted(
+    fn record_failed_attempt(
         &self,
-        attempt: FailedAttempt<'_, Attempted>,
-    ) -> Option<BoxFuture<Result<(), Attempted>>> {
+        attempt: FailedAttempt<'_, AttemptError>,
+    ) -> Option<BoxFuture<Result<(), AttemptError>>> {
         self.attempts.fetch_add(1, Ordering::Relaxed);
         tracing::info!(
             behavior = self.behavior.name(),
@@ -103,34 +103,34 @@ impl RetryRequest<Attempted> for Call {
 /// Retry: as the behaviour's error says. Effect: as it says.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Attempted(BehaviorError);
+struct AttemptError(BehaviorError);
 
-impl Failure for Attempted {
+impl Failure for AttemptError {
     fn facts(&self) -> Facts {
         self.0.facts()
     }
 }
 
-impl From<Exhausted<Attempted>> for Attempted {
-    fn from(exhausted: Exhausted<Attempted>) -> Self {
+impl From<Exhausted<AttemptError>> for AttemptError {
+    fn from(exhausted: Exhausted<AttemptError>) -> Self {
         exhausted.last
     }
 }
 
 /// The service that makes one attempt.
 #[derive(Clone)]
-struct Attempt;
+struct DeliveryService;
 
-impl Service<Call> for Attempt {
+impl Service<DeliveryRequest> for DeliveryService {
     type Response = ();
-    type Error = Attempted;
-    type Future = BoxFuture<Result<(), Attempted>>;
+    type Error = AttemptError;
+    type Future = BoxFuture<Result<(), AttemptError>>;
 
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Attempted>> {
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), AttemptError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, call: DeliveryRequest) -> Self::Future {
         Box::pin(async move {
             let Some(lease) = call.lease.clone() else { return attempt(call).await };
             let at_work = begin_work(&*lease).await;
@@ -146,15 +146,15 @@ impl Service<Call> for Attempt {
     }
 }
 
-async fn attempt(call: Call) -> Result<(), Attempted> {
-    let Call { behavior, delivery, context, clock, .. } = call;
+async fn attempt(call: DeliveryRequest) -> Result<(), AttemptError> {
+    let DeliveryRequest { behavior, delivery, context, clock, .. } = call;
     let limit = behavior.timeout();
     let reaction = AssertUnwindSafe(behavior.on(&delivery, &context)).catch_unwind();
     match select(Box::pin(reaction), clock.sleep(limit)).await {
-        Either::Left((Ok(result), _)) => result.map_err(Attempted),
+        Either::Left((Ok(result), _)) => result.map_err(AttemptError),
         Either::Left((Err(panic), _)) => {
-            Err(Attempted(BehaviorError::panicked(text::panicked(panic))))
+            Err(AttemptError(BehaviorError::from_panic(text::panic_message(panic))))
         }
-        Either::Right(_) => Err(Attempted(BehaviorError::timed_out(limit))),
+        Either::Right(_) => Err(AttemptError(BehaviorError::from_timeout(limit))),
     }
 }

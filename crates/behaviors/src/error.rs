@@ -53,7 +53,7 @@ impl BehaviorError {
     }
 
     /// Returns the failure of an event that is not delivered.
-    pub(crate) fn refused(
+    pub(crate) fn from_refusal(
         reason: &'static str,
         message: String,
         exception_type: &'static str,
@@ -63,7 +63,7 @@ impl BehaviorError {
     }
 
     /// Returns the event that records the failed delivery.
-    pub(crate) fn failed(
+    pub(crate) fn to_event(
         &self,
         delivered: &BehaviorDelivered,
         attempts: u32,
@@ -75,11 +75,11 @@ impl BehaviorError {
         BehaviorFailed::new(delivered, attempts, self.exception_type, code, message)
     }
 
-    pub(crate) fn timed_out(limit: std::time::Duration) -> Self {
+    pub(crate) fn from_timeout(limit: std::time::Duration) -> Self {
         Ended::Timeout(limit).into()
     }
 
-    pub(crate) fn panicked(what: String) -> Self {
+    pub(crate) fn from_panic(what: String) -> Self {
         Ended::Panicked(what).into()
     }
 }

@@ -58,7 +58,7 @@ pub async fn newest_failures(
             if log.summary(&segment).await?.is_none() {
                 break;
             }
-            let failures = failures_of(log, &segment).await?;
+            let failures = read_failures(log, &segment).await?;
             found += failures.len();
             newest.extend(failures);
             number -= 1;
@@ -70,7 +70,7 @@ pub async fn newest_failures(
 }
 
 /// Reads the failures of a segment, with their numbers in the log.
-async fn failures_of(
+async fn read_failures(
     log: &dyn EventLog,
     segment: &RunId,
 ) -> Result<Vec<(Option<u64>, FailedDelivery)>, LogError> {

@@ -18,10 +18,10 @@ use crate::behavior::Behavior;
 use crate::cause::KnownCauses;
 use crate::context::Means;
 use crate::delivery::read_delivery_id;
-use crate::pack::behaviors_of;
+use crate::pack::collect_behaviors;
 use crate::redeliver::{RedeliverError, Redelivered, redeliver};
 use crate::serving::{Served, Serving};
-use crate::subscription::{Progressing, Serve};
+use crate::subscription::{Serve, StatusSender};
 
 /// Delivers events of a log to behaviours; built with [`BehaviorHost::builder`].
 ///
@@ -100,7 +100,7 @@ impl BehaviorHost {
         let (log, clock) = (Arc::clone(&self.means.log), Arc::clone(&self.means.clock));
         let mut subscriptions = Vec::new();
         for (behavior, grants) in self.behaviors {
-            let (progress, watched) = Progressing::new();
+            let (progress, watched) = StatusSender::new();
             let name: Arc<str> = behavior.name().into();
             let granted = (Arc::clone(&behavior), grants);
             let serve = Serve::new(granted, Arc::clone(&self.means), progress, stop.clone());
@@ -217,7 +217,7 @@ impl BehaviorHostBuilder {
         Pack::check_all(&self.packs)?;
         for pack in &self.packs {
             let grants: Arc<[String]> = pack.grants().into();
-            let brought = behaviors_of(pack).into_iter();
+            let brought = collect_behaviors(pack).into_iter();
             self.behaviors.extend(brought.map(|behavior| (behavior, Arc::clone(&grants))));
         }
         for (place, (behavior, _)) in self.behaviors.iter().enumerate() {

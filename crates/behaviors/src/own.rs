@@ -10,13 +10,13 @@ use layer0::event::EventKind;
 use layer0::id::RunId;
 
 use crate::behavior::Behavior;
-use crate::subscription::{EventId, Failed};
+use crate::subscription::{DeliveryFailure, EventId};
 
 /// Delay before the feed is read again if it lacks the last event of a run.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Events that belong to given runs.
-pub(crate) struct Own {
+pub(crate) struct RunTreeEvents {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     /// The given runs and their descendants.
@@ -26,9 +26,9 @@ pub(crate) struct Own {
     events: Vec<FeedRecord>,
 }
 
-impl Own {
+impl RunTreeEvents {
     /// Reads the events of these runs and their descendants.
-    pub(crate) async fn of(
+    pub(crate) async fn collect(
         log: &Arc<dyn EventLog>,
         clock: &Arc<dyn Clock>,
         runs: &[RunId],
@@ -71,10 +71,13 @@ impl Own {
     }
 
     /// Adds the failures that belong to events of this set. Returns whether any is new.
-    pub(crate) async fn follow(&mut self, failures: Vec<Failed>) -> Result<bool, LogError> {
+    pub(crate) async fn follow(
+        &mut self,
+        failures: Vec<DeliveryFailure>,
+    ) -> Result<bool, LogError> {
         let mut segments = BTreeSet::new();
         let before = self.failures.len();
-        for Failed { of, recorded } in failures {
+        for DeliveryFailure { of, recorded } in failures {
             if self.has(&of) && self.failures.insert(recorded.clone()) {
                 segments.insert(recorded.0);
             }

@@ -8,9 +8,9 @@ use backstop_react::{Pack, PackPart};
 use crate::behavior::Behavior;
 
 /// A behaviour as a part of a pack.
-struct Part(Arc<dyn Behavior>);
+struct BehaviorPart(Arc<dyn Behavior>);
 
-impl PackPart for Part {
+impl PackPart for BehaviorPart {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -37,16 +37,16 @@ pub trait PackBehaviors: Sized {
 
 impl PackBehaviors for Pack {
     fn behavior(self, behavior: impl Behavior + 'static) -> Self {
-        self.part(Arc::new(Part(Arc::new(behavior))))
+        self.part(Arc::new(BehaviorPart(Arc::new(behavior))))
     }
 }
 
 /// Returns the behaviours of a pack.
-pub(crate) fn behaviors_of(pack: &Pack) -> Vec<Arc<dyn Behavior>> {
+pub(crate) fn collect_behaviors(pack: &Pack) -> Vec<Arc<dyn Behavior>> {
     let parts = pack.parts().iter();
     let behaviors = parts.filter_map(|part| {
         let part: Arc<dyn Any + Send + Sync> = Arc::clone(part) as _;
-        part.downcast::<Part>().ok().map(|part| Arc::clone(&part.0))
+        part.downcast::<BehaviorPart>().ok().map(|part| Arc::clone(&part.0))
     });
     behaviors.collect()
 }

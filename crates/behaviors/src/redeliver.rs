@@ -17,7 +17,7 @@ use crate::context::{BehaviorContext, Means};
 use crate::delivery::InvalidDeliveryId;
 use crate::error::BehaviorError;
 use crate::segment::Segment;
-use crate::subscription::{Verdict, acquire, is_wanted, prepare};
+use crate::subscription::{DeliveryPlan, acquire, is_wanted, prepare};
 
 /// The result of a repeated delivery.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ pub(crate) async fn redeliver(
     let missing = || RedeliverError::NotFound(id.to_owned());
     let name: Arc<str> = behavior.name().into();
     let subscription = means.log.subscription(&name).await?.ok_or_else(missing)?;
-    let record = record_of(&*means.log, run, seq).await?.ok_or_else(missing)?;
+    let record = find_record(&*means.log, run, seq).await?.ok_or_else(missing)?;
     let event_type = record.record.event_type.clone();
     let earlier = earlier_end(&*means.log, &subscription, (run, seq)).await?;
     // A delivery under an earlier pattern may be repeated.
@@ -111,18 +111,18 @@ pub(crate) async fn redeliver(
     }
     let was_completed = earlier == Some(EarlierEnd::Completed);
     let verdict = prepare(means, &name, &record).await?;
-    if matches!(verdict, Verdict::Skip) {
+    if matches!(verdict, DeliveryPlan::Skip) {
         return Err(RedeliverError::OwnEvent(name.to_string()));
     }
     let pattern: Arc<str> = behavior.patterns().to_string().into();
     let mut segment = acquire(&**behavior, means, (&name, &pattern)).await?.segment;
     let mut delivered = BehaviorDelivered::new(Arc::clone(&name), run.clone(), seq, &*event_type);
     let (delivery, cause) = match verdict {
-        Verdict::Deliver(delivery, cause) => (*delivery, cause),
-        Verdict::Skip => return Err(RedeliverError::OwnEvent(name.to_string())),
-        Verdict::Refuse { reason, message, exception_type } => {
-            let error = BehaviorError::refused(reason, message, exception_type);
-            end(&mut segment, error.failed(&delivered, 0, &means.redactor)).await?;
+        DeliveryPlan::Deliver(delivery, cause) => (*delivery, cause),
+        DeliveryPlan::Skip => return Err(RedeliverError::OwnEvent(name.to_string())),
+        DeliveryPlan::Refuse { reason, message, exception_type } => {
+            let error = BehaviorError::from_refusal(reason, message, exception_type);
+            end(&mut segment, error.to_event(&delivered, 0, &means.redactor)).await?;
             return Ok(Redelivered { attempts: 0, result: Err(error), was_completed });
         }
     };
@@ -139,7 +139,7 @@ pub(crate) async fn redeliver(
             end(&mut segment, completed).await?;
         }
         Err(error) => {
-            let failed = error.failed(&delivered, made.attempts, &means.redactor);
+            let failed = error.to_event(&delivered, made.attempts, &means.redactor);
             end(&mut segment, failed).await?;
         }
     }
@@ -191,7 +191,7 @@ fn end_in(record: &Record, event: (&RunId, u64)) -> Option<EarlierEnd> {
 }
 
 /// Reads one event of a run; `None` if the run has no such event.
-async fn record_of(
+async fn find_record(
     log: &dyn EventLog,
     run: &RunId,
     seq: u64,

@@ -12,7 +12,7 @@ use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, SubscriptionOpened};
 use layer0::id::RunId;
 
-use crate::subscription::Failed;
+use crate::subscription::DeliveryFailure;
 
 /// Limits of a segment: number of events and age.
 const MAX_EVENTS: u64 = 10_000;
@@ -112,7 +112,7 @@ impl Segment {
     }
 
     /// Writes the noted events and the new position in one write. Returns the failures among the events.
-    pub(crate) async fn commit(&mut self) -> Result<Vec<Failed>, LogError> {
+    pub(crate) async fn commit(&mut self) -> Result<Vec<DeliveryFailure>, LogError> {
         self.has_notes = false;
         self.writer.move_subscription(self.moves.clone());
         let mut failures = Vec::new();
@@ -120,10 +120,10 @@ impl Segment {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
             if let EventKind::BehaviorFailed(failed) = &event.kind {
                 let of = (failed.run.clone(), failed.seq);
-                failures.push(Failed { of, recorded: (event.run.clone(), event.seq) });
+                failures.push(DeliveryFailure { of, recorded: (event.run.clone(), event.seq) });
             }
         }
-        self.moved();
+        self.finish_move();
         if self.is_full() {
             self.roll(None).await?;
         }
@@ -134,12 +134,12 @@ impl Segment {
     pub(crate) async fn commit_moves(&mut self) -> Result<(), LogError> {
         if self.moves.cursor.is_some() || !self.moves.positions.is_empty() {
             self.writer.move_subscription_alone(self.moves.clone()).await?;
-            self.moved();
+            self.finish_move();
         }
         Ok(())
     }
 
-    fn moved(&mut self) {
+    fn finish_move(&mut self) {
         self.stands = self.moves.cursor.take().or(self.stands);
         self.moves.positions.clear();
     }

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::behavior::Behavior;
-use crate::own::Own;
-use crate::subscription::{Progress, Standing};
+use crate::own::RunTreeEvents;
+use crate::subscription::{SubscriptionProgress, SubscriptionStatus};
 
 /// Handle of served behaviours. Dropping it stops them; a delivery in progress is repeated later.
 pub struct Serving {
@@ -29,7 +29,7 @@ pub(crate) struct Served {
     pub(crate) name: Arc<str>,
     pub(crate) behavior: Arc<dyn Behavior>,
     pub(crate) task: JoinHandle<()>,
-    pub(crate) standing: watch::Receiver<Standing>,
+    pub(crate) standing: watch::Receiver<SubscriptionStatus>,
 }
 
 impl Serving {
@@ -50,12 +50,12 @@ impl Serving {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn taken(&self) -> Vec<Arc<str>> {
+    pub async fn wait_for_claims(&self) -> Vec<Arc<str>> {
         let mut waiting = Vec::new();
         for Served { name, standing, .. } in &self.subscriptions {
             let mut standing = standing.clone();
-            let known = standing.wait_for(|it| it.progress != Progress::Starting).await;
-            if known.is_ok_and(|it| it.progress == Progress::Waiting) {
+            let known = standing.wait_for(|it| it.progress != SubscriptionProgress::Starting).await;
+            if known.is_ok_and(|it| it.progress == SubscriptionProgress::Waiting) {
                 waiting.push(Arc::clone(name));
             }
         }
@@ -113,7 +113,7 @@ impl Serving {
     /// Dropping the future changes nothing.
     pub async fn settle_runs(&self, runs: &[RunId], at_most: Duration) -> bool {
         let over = self.clock.sleep(at_most);
-        let settled = Box::pin(self.told_of(runs));
+        let settled = Box::pin(self.wait_for_deliveries(runs));
         match select(settled, over).await {
             Either::Left((Ok(()), _)) => true,
             Either::Left((Err(error), _)) => {
@@ -124,8 +124,8 @@ impl Serving {
         }
     }
 
-    async fn told_of(&self, runs: &[RunId]) -> Result<(), LogError> {
-        let mut own = Own::of(&self.log, &self.clock, runs).await?;
+    async fn wait_for_deliveries(&self, runs: &[RunId]) -> Result<(), LogError> {
+        let mut own = RunTreeEvents::collect(&self.log, &self.clock, runs).await?;
         loop {
             for Served { behavior, standing, .. } in &self.subscriptions {
                 let until = own.until(&**behavior);

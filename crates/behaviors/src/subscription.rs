@@ -17,9 +17,11 @@ use backstop_event_log::{LogError, follow};
 
 pub(crate) use acquire::{Acquired, acquire};
 use deaths::Deaths;
-use held::{Happened, Held};
-pub(crate) use prepare::{Verdict, prepare};
-pub(crate) use progress::{EventId, Failed, Progress, Progressing, Standing};
+use held::{ClaimedSubscription, SubscriptionEvent};
+pub(crate) use prepare::{DeliveryPlan, prepare};
+pub(crate) use progress::{
+    DeliveryFailure, EventId, StatusSender, SubscriptionProgress, SubscriptionStatus,
+};
 use serve::AGAIN;
 pub(crate) use serve::{Serve, is_wanted};
 
@@ -38,11 +40,11 @@ impl Serve {
                     tracing::warn!(subscription = %self.name, code, "deliveries wait: {error}");
                 }
             }
-            self.progress.set(Progress::Waiting);
+            self.progress.set(SubscriptionProgress::Waiting);
             let again = self.means.clock.sleep(AGAIN);
             drop(futures_util::future::select(again, pin!(self.stop.cancelled())).await);
         }
-        self.progress.set(Progress::Stopped);
+        self.progress.set(SubscriptionProgress::Stopped);
     }
 
     async fn serve_once(&self) -> Result<(), LogError> {
@@ -55,19 +57,19 @@ impl Serve {
         self.is_takeover.store(false, Ordering::Relaxed);
         let filter = self.behavior.patterns().event_filter();
         let mut feed = follow(log, filter, stands.cursor).await?;
-        let mut held = Held::new(self, (segment, &stands), deaths);
+        let mut held = ClaimedSubscription::new(self, (segment, &stands), deaths);
         self.progress.begin(stands.cursor);
         loop {
             held.move_if_due(feed.cursor()).await?;
             match held.next(&mut feed).await {
-                Happened::Stopped => return held.stop(feed.cursor()).await,
-                Happened::Lost(error) => return Err(error),
-                Happened::Noted => held.commit().await?,
-                Happened::Done(done) => held.take(done)?,
-                Happened::Resumed => held.resume_reading(),
-                Happened::Read(Ok(None)) => held.reach_end(),
-                Happened::Read(Err(error)) => held.suspend_reading(error),
-                Happened::Read(Ok(Some(record))) => {
+                SubscriptionEvent::Stopped => return held.stop(feed.cursor()).await,
+                SubscriptionEvent::Lost(error) => return Err(error),
+                SubscriptionEvent::Noted => held.commit().await?,
+                SubscriptionEvent::Done(done) => held.take(done)?,
+                SubscriptionEvent::Resumed => held.resume_reading(),
+                SubscriptionEvent::Read(Ok(None)) => held.reach_end(),
+                SubscriptionEvent::Read(Err(error)) => held.suspend_reading(error),
+                SubscriptionEvent::Read(Ok(Some(record))) => {
                     let ended = stands.positions.get(&record.run);
                     let is_ended = ended.is_some_and(|seq| record.record.seq <= *seq);
                     held.read(record, is_ended);

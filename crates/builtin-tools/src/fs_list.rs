@@ -74,9 +74,9 @@ impl Tool for FsList {
         Ok(vec![capability(arguments, &path::resolve(&self.base, arguments))])
     }
 
-    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+    fn describe_denied_need(&self, arguments: &Arguments, _: &str) -> String {
         // The target of a link is not disclosed.
-        let asked = path::asked(arguments);
+        let asked = path::path_argument(arguments);
         match is_recursive(arguments) {
             true => format!("fs:read:{}/**", asked.trim_end_matches('/')),
             false => format!("fs:read:{asked}"),
@@ -90,7 +90,7 @@ impl Tool for FsList {
     ) -> Result<JsonText, ToolError> {
         let pattern = arguments["pattern"].as_str().map(Matcher::new).transpose()?;
         let root = path::resolve(&self.base, arguments);
-        let asked = path::asked(arguments);
+        let asked = path::path_argument(arguments);
         if !path::granted(context, &capability(arguments, &root)) {
             return Err(change_error(asked));
         }

@@ -67,9 +67,9 @@ impl Tool for FsRead {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+    fn describe_denied_need(&self, arguments: &Arguments, _: &str) -> String {
         // The target of a link is not disclosed.
-        format!("fs:read:{}", path::asked(arguments))
+        format!("fs:read:{}", path::path_argument(arguments))
     }
 
     async fn call(
@@ -96,10 +96,10 @@ fn read(
     context: &ToolContext,
 ) -> Result<JsonText, ToolError> {
     let path = path::resolve(base, arguments);
-    let shown = path::shown(base, &path);
+    let shown = path::display_path(base, &path);
     let judged = |real: &Path| path::granted(context, &capability(real));
     let (mut file, metadata) = path::open_judged(&path, judged)
-        .map_err(|failure| failure.into_tool_error(path::asked(arguments)))?;
+        .map_err(|failure| failure.into_tool_error(path::path_argument(arguments)))?;
     let total = metadata.len();
     let asked = arguments.whole_number("offset")?.unwrap_or(0).min(total);
     let limit = arguments.whole_number("limit")?;

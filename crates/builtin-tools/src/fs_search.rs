@@ -5,7 +5,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
-use self::search::Search;
+use self::search::FileSearch;
 use crate::path;
 use crate::walk::GiveUp;
 
@@ -58,9 +58,9 @@ impl Tool for FsSearch {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+    fn describe_denied_need(&self, arguments: &Arguments, _: &str) -> String {
         // The target of a link, and whether it is a folder, is not disclosed.
-        format!("fs:read:{}/**", path::asked(arguments).trim_end_matches('/'))
+        format!("fs:read:{}/**", path::path_argument(arguments).trim_end_matches('/'))
     }
 
     async fn call(
@@ -72,7 +72,7 @@ impl Tool for FsSearch {
         let pattern = search::compile(pattern)
             .map_err(|error| ToolError::InvalidInput(format!("pattern does not parse: {error}")))?;
         let root = path::resolve(&self.base, arguments);
-        let asked = path::asked(arguments);
+        let asked = path::path_argument(arguments);
         if !path::granted(context, &capability(&root)) {
             return Err(ToolError::ExecutionFailed(format!(
                 "`{asked}` changed between being judged and being searched"
@@ -85,7 +85,7 @@ impl Tool for FsSearch {
             arguments.whole_number("max_matches")?.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES);
         // A blocking task cannot be aborted; it checks whether its caller still waits.
         let (_guard, given_up) = GiveUp::new();
-        let search = Search {
+        let search = FileSearch {
             base: self.base.clone(),
             root,
             pattern,

@@ -5,7 +5,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::{Value, json};
 
-use self::target::Target;
+use self::target::WriteTarget;
 use crate::path;
 
 mod diff;
@@ -73,9 +73,9 @@ impl Tool for FsWrite {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+    fn describe_denied_need(&self, arguments: &Arguments, _: &str) -> String {
         // The target of a link is not disclosed.
-        format!("fs:write:{}", path::asked(arguments))
+        format!("fs:write:{}", path::path_argument(arguments))
     }
 
     async fn proposal(
@@ -107,9 +107,13 @@ fn capability(path: &Path) -> String {
 }
 
 /// Opens the current state of the file to write.
-fn open(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Target, ToolError> {
+fn open(
+    base: &Path,
+    arguments: &Arguments,
+    context: &ToolContext,
+) -> Result<WriteTarget, ToolError> {
     let judged = |real: &Path| path::granted(context, &capability(real));
-    Target::open(path::resolve(base, arguments), path::asked(arguments), judged)
+    WriteTarget::open(path::resolve(base, arguments), path::path_argument(arguments), judged)
 }
 
 fn content(arguments: &Arguments) -> &str {
@@ -123,12 +127,12 @@ fn propose(
     context: &ToolContext,
 ) -> Result<JsonText, ToolError> {
     let target = open(base, arguments, context)?;
-    let shown = path::asked(arguments);
+    let shown = path::path_argument(arguments);
     let proposed = json!({
         "path": arguments["path"],
         "content": arguments["content"],
         "file": target.path().display().to_string(),
-        "diff": diff::unified(shown, target.old(), content(arguments)),
+        "diff": diff::format_diff(shown, target.old(), content(arguments)),
         "replaces": target.digest(),
     });
     Ok(proposed.into())
@@ -136,14 +140,14 @@ fn propose(
 
 fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
     let target = open(base, arguments, context)?;
-    let shown = path::asked(arguments);
+    let shown = path::path_argument(arguments);
     // Before the content is compared: another file may have the same content.
     if is_changed(&arguments["file"], &target.path().display().to_string()) {
         return Err(change_error(shown, "it leads to another file than when a person agreed"));
     }
     let content = content(arguments);
     let mut answer = json!({
-        "path": path::shown(base, target.path()),
+        "path": path::display_path(base, target.path()),
         "bytes": content.len(),
     });
     if target.old() == Some(content.as_bytes()) {

@@ -133,7 +133,7 @@ impl Tool for HttpFetch {
         Ok(needs)
     }
 
-    fn denied(&self, _: &Arguments, need: &str) -> String {
+    fn describe_denied_need(&self, _: &Arguments, need: &str) -> String {
         match need.starts_with(address::PRIVATE) {
             true => address::PRIVATE.to_owned(),
             false => need.to_owned(),
@@ -153,7 +153,7 @@ impl Tool for HttpFetch {
                 None => return answer::read(response, &request, context).await,
             }
         }
-        Err(failure::failed(format!("more than {MAX_REDIRECTS} redirects")))
+        Err(failure::request_error(format!("more than {MAX_REDIRECTS} redirects")))
     }
 }
 
@@ -164,7 +164,7 @@ fn redirect(response: &Response) -> Result<Option<Url>, ToolError> {
     }
     let Some(location) = response.headers().get("location") else { return Ok(None) };
     let location = String::from_utf8_lossy(location.as_bytes());
-    let invalid = |why: &str| failure::failed(format!("redirect to `{location}`: {why}"));
+    let invalid = |why: &str| failure::request_error(format!("redirect to `{location}`: {why}"));
     let url = response.url().join(&location).map_err(|error| invalid(&error.to_string()))?;
-    request::checked(url).map(Some).map_err(invalid)
+    request::check_url(url).map(Some).map_err(invalid)
 }

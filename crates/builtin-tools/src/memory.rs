@@ -19,6 +19,6 @@ fn capability(what: &str, entries: &MemoryEntries) -> String {
 }
 
 /// Creates the failure of the store for the model.
-fn failed(error: &StateError) -> ToolError {
+fn store_error(error: &StateError) -> ToolError {
     ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use backstop_tool::{Arguments, ToolContext, ToolError, real_path};
 
 /// Returns the `path` argument as the model wrote it.
-pub(crate) fn asked(arguments: &Arguments) -> &str {
+pub(crate) fn path_argument(arguments: &Arguments) -> &str {
     arguments["path"].as_str().unwrap_or(".")
 }
 
 /// Returns the target of the `path` argument.
 pub(crate) fn resolve(base: &Path, arguments: &Arguments) -> PathBuf {
-    real_path(&base.join(asked(arguments)))
+    real_path(&base.join(path_argument(arguments)))
 }
 
 /// Opens a file for reading, only if it is a regular file and still the one that was checked: links may have changed
@@ -96,6 +96,6 @@ pub(crate) fn granted(context: &ToolContext, capability: &str) -> bool {
 }
 
 /// Formats a path, relative to `base` if it is below it.
-pub(crate) fn shown(base: &Path, path: &Path) -> String {
+pub(crate) fn display_path(base: &Path, path: &Path) -> String {
     path.strip_prefix(real_path(base)).unwrap_or(path).display().to_string()
 }

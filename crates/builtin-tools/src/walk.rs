@@ -15,12 +15,12 @@ pub(crate) struct GiveUp(Arc<AtomicBool>);
 
 /// Flag that a walk has to end.
 #[derive(Clone)]
-pub(crate) struct GivenUp(Arc<AtomicBool>);
+pub(crate) struct CancelFlag(Arc<AtomicBool>);
 
 impl GiveUp {
-    pub(crate) fn new() -> (Self, GivenUp) {
+    pub(crate) fn new() -> (Self, CancelFlag) {
         let flag = Arc::new(AtomicBool::new(false));
-        (Self(Arc::clone(&flag)), GivenUp(flag))
+        (Self(Arc::clone(&flag)), CancelFlag(flag))
     }
 }
 
@@ -30,7 +30,7 @@ impl Drop for GiveUp {
     }
 }
 
-impl GivenUp {
+impl CancelFlag {
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use layer0::code;
 use layer0::event::{Event, EventKind};
 
 use crate::assemble::key_variables;
-use crate::output::{alert, note, quoted};
+use crate::output::{alert, note, quote_for_shell};
 
 /// Facts about the agent of a run that advice needs.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Advice {
 
 impl Advice {
     /// Collects the facts of an agent. `path` is the current path of the agent file, which a record does not have.
-    pub(crate) fn of(file: &AgentFile, path: Option<&Path>) -> Self {
+    pub(crate) fn new(file: &AgentFile, path: Option<&Path>) -> Self {
         Self { path: path.map(Path::to_owned), keys: key_variables(&file.model) }
     }
 
@@ -31,7 +31,7 @@ impl Advice {
     }
 
     /// Prints a hint for the failure of a run; `hint` is the general hint for its code.
-    pub(crate) fn failed(&self, code: &str, hint: &str) {
+    pub(crate) fn print_failure_hint(&self, code: &str, hint: &str) {
         let hint = match (code, &self.keys[..]) {
             (code::PROVIDER_AUTH_FAILED, [_, ..]) => format!(
                 "check the key in {}, and what the account may do; `api_key_env` in [model] names another variable",
@@ -43,10 +43,10 @@ impl Advice {
     }
 
     /// Prints the grants that denied calls of a run needed.
-    pub(crate) fn denied(&self, events: &[Event]) {
-        let file = self
-            .path()
-            .map_or("the agent file".into(), |path| quoted(&path.to_string_lossy()).into_owned());
+    pub(crate) fn print_missing_grants(&self, events: &[Event]) {
+        let file = self.path().map_or("the agent file".into(), |path| {
+            quote_for_shell(&path.to_string_lossy()).into_owned()
+        });
         let denied: BTreeSet<(&str, &str)> = events.iter().filter_map(denied_call).collect();
         for (tool, needed) in denied {
             note(&format!(

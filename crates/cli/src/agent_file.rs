@@ -6,26 +6,27 @@ use std::path::Path;
 
 use backstop_config::{AgentFile, ConfigError, Scenario};
 
-use crate::assemble::{self, Mistake};
+use crate::assemble::{self, AgentFileMistake};
 use crate::exit::CliError;
 use crate::output;
 
 /// Reads the agent file that the command line names.
 pub(crate) fn read(path: &Path) -> Result<AgentFile, CliError> {
-    AgentFile::read(path).map_err(|error| refused(error, path))
+    AgentFile::read(path).map_err(|error| explain_error(error, path))
 }
 
 /// Returns all mistakes of a file, by line.
-pub(crate) fn mistakes(path: &Path) -> Result<Vec<Mistake>, ConfigError> {
+pub(crate) fn mistakes(path: &Path) -> Result<Vec<AgentFileMistake>, ConfigError> {
     let checked = AgentFile::check(path)?;
-    let mut mistakes: Vec<Mistake> = checked.mistakes.iter().map(Mistake::from).collect();
+    let mut mistakes: Vec<AgentFileMistake> =
+        checked.mistakes.iter().map(AgentFileMistake::from).collect();
     mistakes.extend(assemble::mistakes(&checked, path));
     mistakes.sort_by_key(|mistake| mistake.line);
     Ok(mistakes)
 }
 
 /// Adds a hint to the error of an agent file that cannot be read or is invalid.
-pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
+pub(crate) fn explain_error(error: ConfigError, path: &Path) -> CliError {
     if path.is_dir() {
         return error.with_hint(of_folder(path)).into();
     }
@@ -42,7 +43,7 @@ pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
         true => CliError::usage(ConfigError::new(path, "there is no such agent file")).with_hint(
             format!(
                 "the file comes first, what to ask behind it: `{}`",
-                output::command(&format!("run AGENT.toml {}", output::quoted(&typed)))
+                output::command(&format!("run AGENT.toml {}", output::quote_for_shell(&typed)))
             ),
         ),
         false => error
@@ -55,7 +56,7 @@ pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
 }
 
 /// Adds the line to an error about an agent as a whole, and a hint if there are further mistakes.
-pub(crate) fn located(error: CliError, path: &Path) -> CliError {
+pub(crate) fn locate_error(error: CliError, path: &Path) -> CliError {
     if !error.is_of_file(path) {
         return error;
     }
@@ -84,7 +85,7 @@ fn with_others(error: CliError, path: &Path) -> CliError {
 
 /// Returns the command line of a command for a file.
 pub(crate) fn command(name: &str, path: &Path) -> String {
-    output::command(&format!("{name} {}", output::quoted(&path.to_string_lossy())))
+    output::command(&format!("{name} {}", output::quote_for_shell(&path.to_string_lossy())))
 }
 
 /// Returns whether the error is that there is no such file.
@@ -97,7 +98,9 @@ pub(crate) fn is_absent(error: &ConfigError) -> bool {
 fn of_folder(path: &Path) -> String {
     let usual = path.join("agent.toml");
     match usual.is_file() {
-        true => format!("name the file in it: {}", output::quoted(&usual.to_string_lossy())),
+        true => {
+            format!("name the file in it: {}", output::quote_for_shell(&usual.to_string_lossy()))
+        }
         false => "name an agent file, such as agent.toml in that folder".to_owned(),
     }
 }

@@ -17,28 +17,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_config::{AgentFile, ConfigError};
 use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
-use backstop_tool::{RegistrationError, ToolNotFound};
+use backstop_tool::{ToolNotFound, ToolRegistrationError};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
 use self::credentials::held_credentials;
 pub(crate) use self::credentials::{
-    fetch_credentials, secret_of, skip_credential_commands, text_of,
+    fetch_credentials, read_secret, resolve_text, skip_credential_commands,
 };
 pub(crate) use self::memory::entries;
-pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
-use self::model::{Keys, Models, Other, held_keys, models};
-pub(crate) use self::model::{key_variables, provider_of, usual_variable};
-pub(crate) use self::secrets::{held, hold_all};
+pub(crate) use self::mistakes::{AgentFileMistake, held_mistakes, mistakes, tool_mistakes};
+use self::model::{KeyRequirement, Models, Other, held_keys, models};
+pub(crate) use self::model::{build_provider, key_variables, usual_variable};
+pub(crate) use self::secrets::{build_process_redactor, hold_all};
 pub(crate) use self::servers::{Servers, not_connected, server};
 pub(crate) use self::tool::{tool, usual_variables};
 pub(crate) use self::walls::share_written;
 use crate::exit::CliError;
-pub(crate) use crate::folder::folder_of;
+pub(crate) use crate::folder::parent_folder;
 use crate::folder::recordable;
 use crate::names::nearest;
 use crate::output;
@@ -67,23 +67,23 @@ const AGENT_SCHEMA_HINT: &str = "correct `input_schema` or `output_schema` in [a
 pub(crate) fn agent(
     file: &AgentFile,
     path: &Path,
-    database: Option<&Database>,
+    database: Option<&AnyDatabase>,
 ) -> Result<AgentBuilder, CliError> {
-    agent_with(file, path, database, Keys::Held)
+    agent_with(file, path, database, KeyRequirement::Held)
 }
 
 fn agent_with(
     file: &AgentFile,
     path: &Path,
-    database: Option<&Database>,
-    keys: Keys,
+    database: Option<&AnyDatabase>,
+    keys: KeyRequirement,
 ) -> Result<AgentBuilder, CliError> {
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let has_price = file.agent.price.is_some();
-    let log = database.map(Database::log);
+    let log = database.map(AnyDatabase::log);
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, log.as_ref(), keys)?;
-    let redactor = redactor_of(keys, file, folder);
+    let redactor = build_redactor(keys, file, folder);
     let state = memory::state(database, &redactor);
     let entries = memory::entries_in(Arc::clone(&state), file, path);
     let mut agent = AgentBuilder::on(first)
@@ -156,13 +156,13 @@ pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
 /// Returns a redactor for text of people about a run. It knows all secrets of this process, with the keys and
 /// credentials that the file names.
 pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
-    redactor_of(held_keys(&file.model, path), file, folder_of(path))
+    build_redactor(held_keys(&file.model, path), file, parent_folder(path))
 }
 
-fn redactor_of(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
+fn build_redactor(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
     hold(keys);
     hold(held_credentials(file, folder));
-    file.redact.patterns.iter().cloned().fold(held(), Redactor::with_pattern)
+    file.redact.patterns.iter().cloned().fold(build_process_redactor(), Redactor::with_pattern)
 }
 
 /// Builds the agent.
@@ -199,10 +199,10 @@ fn tool_choice_hint(missing: &ToolNotFound) -> String {
 }
 
 /// Converts an error of a tool to one about the file, with a hint.
-fn registration(error: &RegistrationError, path: &Path) -> CliError {
+fn registration(error: &ToolRegistrationError, path: &Path) -> CliError {
     let config = ConfigError::new(path, error.to_string());
     CliError::from(match error {
-        RegistrationError::Schema { .. } => config.with_hint(SCHEMA_HINT),
+        ToolRegistrationError::Schema { .. } => config.with_hint(SCHEMA_HINT),
         _ => config,
     })
 }

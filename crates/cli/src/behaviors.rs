@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use async_trait::async_trait;
 use backstop_behaviors::{
     Behavior, BehaviorContext, BehaviorError, BehaviorHost, Delivery, Serving, Start,
@@ -24,7 +24,7 @@ use layer0::id::RunId;
 use self::program::CommandAction;
 use self::signature::SigningKey;
 use self::webhook::Webhook;
-use crate::assemble::{self, folder_of};
+use crate::assemble::{self, parent_folder};
 use crate::exit::CliError;
 use crate::output::note;
 
@@ -50,13 +50,13 @@ impl Behaviors {
     /// Serves the behaviours that no other host serves, before the first event for them.
     pub(crate) async fn serve(
         behaviors: Vec<Arc<dyn Behavior>>,
-        database: &Database,
+        database: &AnyDatabase,
     ) -> Result<Self, CliError> {
         if behaviors.is_empty() {
             return Ok(Self(None));
         }
         let serving = host(database, behaviors)?.serve();
-        serving.taken().await;
+        serving.wait_for_claims().await;
         Ok(Self(Some(serving)))
     }
 
@@ -88,7 +88,7 @@ impl Behaviors {
 
 /// Builds the host of behaviours on the log of a store.
 pub(crate) fn host(
-    database: &Database,
+    database: &AnyDatabase,
     behaviors: Vec<Arc<dyn Behavior>>,
 ) -> Result<BehaviorHost, CliError> {
     let host = BehaviorHost::builder(database.log());
@@ -106,7 +106,7 @@ pub(crate) fn read_behaviors(
         let redactor = redactor.clone();
         let action = match table.action() {
             BehaviorAction::Command(command) => {
-                let (folder, variables) = (folder_of(path), assemble::usual_variables());
+                let (folder, variables) = (parent_folder(path), assemble::usual_variables());
                 Action::Command(CommandAction::new(command, folder, variables, redactor))
             }
             BehaviorAction::Url(table) => Action::Url(webhook(table, path, redactor)?),
@@ -119,10 +119,10 @@ pub(crate) fn read_behaviors(
 
 /// Builds a webhook with the credentials that its table refers to.
 fn webhook(table: &WebhookTable, path: &Path, redactor: Redactor) -> Result<Webhook, CliError> {
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let mut webhook = Webhook::new(table.url.clone(), redactor)?;
     for (name, value) in &table.headers {
-        let text = assemble::text_of(value, path, folder)?;
+        let text = assemble::resolve_text(value, path, folder)?;
         webhook = webhook.header(name, &text).ok_or_else(|| {
             let what =
                 format!("header `{name}` of a behaviour holds a character that no header can");
@@ -130,7 +130,7 @@ fn webhook(table: &WebhookTable, path: &Path, redactor: Redactor) -> Result<Webh
         })?;
     }
     if let Some(key) = &table.signing_key {
-        let key = assemble::secret_of(key, path, folder)?;
+        let key = assemble::read_secret(key, path, folder)?;
         let key = SigningKey::new(&key).ok_or_else(|| {
             let what = "`signing_key` of a behaviour is empty, or no Base64 behind `whsec_`";
             ConfigError::new(path, what)

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, read_events};
 use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
@@ -17,15 +17,15 @@ use crate::advice::Advice;
 use crate::behaviors::Behaviors;
 use crate::exit::{self, CliError};
 use crate::limits::limits;
-use crate::output::{self, alert, counted, note, notes};
-use crate::progress::Seen;
+use crate::output::{self, alert, format_count, note, notes};
+use crate::progress::PrintedResult;
 use crate::report;
 use crate::signals;
 use crate::store::Chosen;
 
 /// Data for the report of a run besides its record.
-pub(crate) struct Ending<'a> {
-    pub(crate) database: &'a Database,
+pub(crate) struct ReportContext<'a> {
+    pub(crate) database: &'a AnyDatabase,
     pub(crate) chosen: &'a Chosen,
     /// Whether everything is printed as one object.
     pub(crate) json: bool,
@@ -35,11 +35,11 @@ pub(crate) struct Ending<'a> {
     pub(crate) behaviors: Behaviors,
 }
 
-impl Ending<'_> {
+impl ReportContext<'_> {
     /// Reports a resumed run, or the error that kept it from resuming.
     pub(crate) async fn conclude_resumed(
         self,
-        seen: Seen<Result<RunOutcome, ResumeError>>,
+        seen: PrintedResult<Result<RunOutcome, ResumeError>>,
     ) -> Result<ExitCode, CliError> {
         let result = match seen.result {
             Ok(outcome) => Ok(outcome),
@@ -51,19 +51,19 @@ impl Ending<'_> {
                 return Err(error.into());
             }
         };
-        self.conclude(Seen { result, answer: seen.answer }).await
+        self.conclude(PrintedResult { result, answer: seen.answer }).await
     }
 
     /// Reports the end of a run or the reason of its wait, and closes the store.
     pub(crate) async fn conclude(
         self,
-        seen: Seen<Result<RunOutcome, RunFailure>>,
+        seen: PrintedResult<Result<RunOutcome, RunFailure>>,
     ) -> Result<ExitCode, CliError> {
         signals::run_is_over();
         let result = &seen.result;
         let report = match not_started(result) {
             Some(_) => RunReport::new(result, Vec::new(), Vec::new()),
-            None => report_of(self.database, result).await,
+            None => build_report(self.database, result).await,
         };
         let refused = not_started(result).filter(|_| !self.json).map(CliError::not_started);
         let printed = match (self.json, &refused) {
@@ -80,7 +80,7 @@ impl Ending<'_> {
         let code = match result {
             Err(RunFailure { error: AgentError::NotStarted(error), .. }) => exit::of_log(error),
             Err(RunFailure { error: AgentError::Storage(error), .. }) => exit::of_log(error),
-            _ => exit::of(report.outcome),
+            _ => exit::from_outcome(report.outcome),
         };
         match printed {
             // The exit code of the run matters more than the failure to print.
@@ -96,7 +96,7 @@ impl Ending<'_> {
     fn print(
         &self,
         report: &RunReport,
-        seen: &Seen<Result<RunOutcome, RunFailure>>,
+        seen: &PrintedResult<Result<RunOutcome, RunFailure>>,
     ) -> Result<(), CliError> {
         let is_shown = seen.answer.as_deref().map(str::trim_end) == Some(report.output.trim_end());
         // A failed run has no answer, even if a part was recorded.
@@ -107,8 +107,8 @@ impl Ending<'_> {
         note("");
         if let Err(failure) = &seen.result {
             let what = format!("{}: {}", failure.code(), report::failure(failure));
-            output::alert_of(output::style::BAD, "error: ", &what);
-            self.advice.failed(failure.code(), &failure.hint());
+            output::alert_styled(output::style::BAD, "error: ", &what);
+            self.advice.print_failure_hint(failure.code(), &failure.hint());
         }
         if let Ok(outcome) = &seen.result {
             outcome.approvals.iter().for_each(|approval| self.waiting(approval, report));
@@ -118,11 +118,11 @@ impl Ending<'_> {
                 note(&format!("  {}", output::command(&resume)));
             }
         }
-        self.advice.denied(&report.events);
+        self.advice.print_missing_grants(&report.events);
         note(&summary(report));
         let (errors, kept, read) = error_text(&report.events);
         if errors > 0 {
-            let stored = counted(errors, "error");
+            let stored = format_count(errors, "error");
             note(&format!(
                 "{stored} stored: {kept} characters of error text kept from the model, {read} read on request"
             ));
@@ -146,8 +146,8 @@ impl Ending<'_> {
             let agent =
                 self.advice.path().map_or("AGENT.toml".into(), |path| path.to_string_lossy());
             note("go on in the same session:");
-            let agent = output::quoted(&agent);
-            let session = output::quoted(report.session.as_str()).into_owned();
+            let agent = output::quote_for_shell(&agent);
+            let session = output::quote_for_shell(report.session.as_str()).into_owned();
             command(&format!("run {agent} --session {session} --input TEXT"));
         }
         note("look further:");
@@ -222,9 +222,9 @@ fn summary(report: &RunReport) -> String {
         report.outcome.as_str(),
         // Excludes waits for people, and the time of the original run in a copy.
         Seconds(Duration::from_millis(usage.wall_ms)),
-        counted(usage.model_calls.into(), "model call"),
-        counted(usage.tool_calls.into(), "tool call"),
-        counted(usage.total_tokens, "token"),
+        format_count(usage.model_calls.into(), "model call"),
+        format_count(usage.tool_calls.into(), "tool call"),
+        format_count(usage.total_tokens, "token"),
         if usage.estimated { " (estimated)" } else { "" },
     )
 }
@@ -238,7 +238,10 @@ fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
 }
 
 /// Returns the report of a run; without its record if that cannot be read back.
-async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>) -> RunReport {
+async fn build_report(
+    database: &AnyDatabase,
+    result: &Result<RunOutcome, RunFailure>,
+) -> RunReport {
     let run = match result {
         Ok(outcome) => &outcome.run_id,
         Err(failure) => &failure.run_id,

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::assemble;
 use crate::exit::CliError;
 use crate::output::{self, note};
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::store::Chosen;
 
 /// The agent file that a run was most likely started from.
@@ -27,26 +27,27 @@ pub(crate) struct CurrentFile {
 impl CurrentFile {
     /// Looks for the file in the recorded folder, under the usual names. Returns `None` if there is no file of this
     /// agent.
-    pub(crate) fn of(
-        recorded: &Recorded,
+    pub(crate) fn find(
+        recorded: &RecordedAgentFile,
         run: &RunId,
         reopens: bool,
         chosen: &Chosen,
     ) -> Option<Self> {
-        let folder = assemble::folder_of(&recorded.path);
+        let folder = assemble::parent_folder(&recorded.path);
         let name = recorded.file.agent.name.as_deref()?;
         let usual = [folder.join(format!("{name}.toml")), recorded.path.clone()];
         let (path, file) = usual.into_iter().find_map(|path| {
             let file = AgentFile::read(&path).ok()?;
             (assemble::name(&file, &path) == name).then_some((path, file))
         })?;
-        let changed = changed(&assemble::definition(&recorded.file), &assemble::definition(&file));
+        let changed =
+            list_changed_keys(&assemble::definition(&recorded.file), &assemble::definition(&file));
         let here = std::env::current_dir().ok();
         let path = match here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned())) {
             Some(below) => below,
             None => path,
         };
-        let typed = output::quoted(&path.to_string_lossy()).into_owned();
+        let typed = output::quote_for_shell(&path.to_string_lossy()).into_owned();
         // A reopened run keeps its definition.
         let (reopen, taken) = match reopens {
             true => (" --reopen", "with its model and tools"),
@@ -83,7 +84,7 @@ impl CurrentFile {
 }
 
 /// Returns the keys with different values in two files, such as `agent.instructions` or `tools`.
-fn changed(was: &Value, is: &Value) -> Vec<String> {
+fn list_changed_keys(was: &Value, is: &Value) -> Vec<String> {
     let of = |file: &Value| file.as_object().cloned().unwrap_or_default();
     let mut changed = Vec::new();
     for (table, was, is) in differing(&of(was), &of(is)) {

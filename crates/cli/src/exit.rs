@@ -84,9 +84,9 @@ impl CliError {
 
     /// Returns the error for a run that did not start.
     pub(crate) fn not_started(error: &LogError) -> Self {
-        let hint = hint_of(error).map(Cow::into_owned);
+        let hint = hint_for_log(error).map(Cow::into_owned);
         let source = Chain(error).to_string().into();
-        Self { code: code_of(error), facts: error.facts(), source, hint }
+        Self { code: exit_code_for_log(error), facts: error.facts(), source, hint }
     }
 
     /// Sets another exit code.
@@ -159,7 +159,7 @@ impl fmt::Display for CliError {
 }
 
 /// Returns the exit code of a run with this outcome.
-pub(crate) fn of(outcome: Outcome) -> ExitCode {
+pub(crate) fn from_outcome(outcome: Outcome) -> ExitCode {
     ExitCode::from(match outcome {
         Outcome::Completed => 0,
         Outcome::WaitingApproval => WAITING,
@@ -190,10 +190,10 @@ pub(crate) fn of_divergence() -> ExitCode {
 
 /// Returns the exit code of a run whose log failed.
 pub(crate) fn of_log(error: &LogError) -> ExitCode {
-    ExitCode::from(code_of(error))
+    ExitCode::from(exit_code_for_log(error))
 }
 
-const fn code_of(error: &LogError) -> u8 {
+const fn exit_code_for_log(error: &LogError) -> u8 {
     match error {
         LogError::Tampered { .. } => TAMPERED,
         LogError::Claimed(_)
@@ -210,7 +210,7 @@ const fn code_of(error: &LogError) -> u8 {
 const FREE_SPACE: &str = "give the disk of the store more space, or take from it: `backstop errors prune`, `backstop runs prune`";
 
 /// Returns the hint for an error of a log.
-fn hint_of(error: &LogError) -> Option<Cow<'_, str>> {
+fn hint_for_log(error: &LogError) -> Option<Cow<'_, str>> {
     let of_command = match error {
         LogError::Failed(error) if error.is::<OlderSchema>() => Some(
             "`backstop vacuum` brings the store to this version; commands that read leave it as it is",
@@ -288,7 +288,7 @@ impl From<OpenError> for CliError {
 
 impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
-        let (code, hint) = (code_of(&error), hint_of(&error).map(Cow::into_owned));
+        let (code, hint) = (exit_code_for_log(&error), hint_for_log(&error).map(Cow::into_owned));
         Self { code, facts: error.facts(), source: error.into(), hint }
     }
 }

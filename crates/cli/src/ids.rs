@@ -1,8 +1,8 @@
 //! Resolution of typed ids: an id in full, a prefix of exactly one id, or `last`.
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_error_store::{ErrorFilter, ResultFilter};
-use backstop_event_log::{OpenApproval, RunFilter, is_segment, segment_of};
+use backstop_event_log::{OpenApproval, RunFilter, is_segment, parse_segment};
 use layer0::id::{ErrorId, ResultId, RunId};
 
 use crate::exit::CliError;
@@ -14,7 +14,7 @@ const LAST: &str = "last";
 const NAMED: u32 = 5;
 
 /// Opens the store to find a run in it.
-pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliError> {
+pub(crate) async fn find_run(chosen: &Chosen, typed: &str) -> Result<RunId, CliError> {
     match store::open_read_only(chosen).await? {
         Some(database) => {
             let found = run(&database, typed).await;
@@ -27,7 +27,7 @@ pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliErr
 
 /// Finds the records for a typed id: a run, the segments of a subscription in their order (`sub_NAME`), or one segment
 /// (`sub_NAME.NUMBER`).
-pub(crate) async fn records(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
+pub(crate) async fn records(database: &AnyDatabase, typed: &str) -> Result<Vec<RunId>, CliError> {
     match is_segment(&typed.into()) {
         true => segments(database, typed).await,
         false => Ok(vec![run(database, typed).await?]),
@@ -48,12 +48,12 @@ pub(crate) fn one<'r>(typed: &str, records: &'r [RunId]) -> Result<&'r RunId, Cl
 }
 
 /// Finds all segments of a subscription, or the named one.
-async fn segments(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
+async fn segments(database: &AnyDatabase, typed: &str) -> Result<Vec<RunId>, CliError> {
     let log = database.log();
     let subscriptions = log.subscriptions().await?;
     let is_known = |name: &str| subscriptions.iter().any(|known| &*known.name == name);
     let segment = RunId::new(typed);
-    if segment_of(&segment).is_some_and(|(name, _)| is_known(name))
+    if parse_segment(&segment).is_some_and(|(name, _)| is_known(name))
         && log.kept_summary(&segment).await?.is_some()
     {
         return Ok(vec![segment]);
@@ -67,7 +67,7 @@ async fn segments(database: &Database, typed: &str) -> Result<Vec<RunId>, CliErr
     let filter = RunFilter::new().segments().id_prefix(format!("{chosen}."));
     let mut segments: Vec<(u64, RunId)> = Vec::new();
     for summary in log.runs(filter).await? {
-        match segment_of(&summary.run) {
+        match parse_segment(&summary.run) {
             Some((name, number)) if chosen.strip_prefix("sub_") == Some(name) => {
                 segments.push((number, summary.run.clone()));
             }
@@ -79,7 +79,7 @@ async fn segments(database: &Database, typed: &str) -> Result<Vec<RunId>, CliErr
 }
 
 /// Finds a run.
-pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliError> {
+pub(crate) async fn run(database: &AnyDatabase, typed: &str) -> Result<RunId, CliError> {
     if is_segment(&typed.into()) {
         let what = format!("`{typed}` names the record of a subscription, which is no run");
         return Err(CliError::usage(what).with_hint(
@@ -104,10 +104,10 @@ pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliEr
 }
 
 /// Finds a stored error.
-pub(crate) async fn error(database: &Database, typed: &str) -> Result<ErrorId, CliError> {
+pub(crate) async fn error(database: &AnyDatabase, typed: &str) -> Result<ErrorId, CliError> {
     let errors = database.errors();
     let found = errors.find(&typed.into()).await?;
-    if found.is_expired() || found.found().is_some() {
+    if found.is_expired() || found.into_item().is_some() {
         return Ok(typed.into());
     }
     let list = async |filter: ErrorFilter| {
@@ -123,10 +123,10 @@ pub(crate) async fn error(database: &Database, typed: &str) -> Result<ErrorId, C
 }
 
 /// Finds a stored result.
-pub(crate) async fn result(database: &Database, typed: &str) -> Result<ResultId, CliError> {
+pub(crate) async fn result(database: &AnyDatabase, typed: &str) -> Result<ResultId, CliError> {
     let results = database.results();
     let found = results.find(&typed.into()).await?;
-    if found.is_expired() || found.found().is_some() {
+    if found.is_expired() || found.into_item().is_some() {
         return Ok(typed.into());
     }
     let list = async |filter: ResultFilter| {
@@ -163,7 +163,7 @@ pub(crate) fn check_approval(open: &[OpenApproval], typed: &str) -> Result<(), C
     }
     let ids: Vec<String> = open.iter().rev().map(|open| open.id.to_string()).collect();
     Err(CliError::usage(format!("{} approvals are open", open.len()))
-        .with_hint(format!("name the one that was seen: {}", named(&ids))))
+        .with_hint(format!("name the one that was seen: {}", join_ids(&ids))))
 }
 
 /// The kind of the target of an id.
@@ -229,17 +229,17 @@ impl IdKind {
                 "the newest {} {}: {}; {}",
                 if newest.len() == 1 { self.one } else { self.many },
                 if newest.len() == 1 { "is" } else { "are" },
-                named(&newest),
+                join_ids(&newest),
                 self.hint
             ))),
             _ => Err(CliError::usage(format!("`{typed}` is not one {} but several", self.one))
-                .with_hint(format!("{} that begin so: {}", self.many, named(&begin)))),
+                .with_hint(format!("{} that begin so: {}", self.many, join_ids(&begin)))),
         }
     }
 }
 
 /// Joins some of the ids, with an ellipsis if there are more.
-fn named(ids: &[String]) -> String {
+fn join_ids(ids: &[String]) -> String {
     let most = usize::try_from(NAMED).unwrap_or(usize::MAX);
     let more = if ids.len() > most { ", …" } else { "" };
     let ids: Vec<&str> = ids.iter().take(most).map(String::as_str).collect();

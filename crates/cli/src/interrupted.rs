@@ -7,11 +7,11 @@ use layer0::Timestamp;
 use layer0::id::RunId;
 
 use crate::exit::CliError;
-use crate::store::Database;
+use crate::store::AnyDatabase;
 
 /// Returns the runs whose process died while they were running, the run with the oldest last event first. For a tree it
 /// returns the open run at the top: its child runs resume with it.
-pub(crate) async fn find_roots(database: &Database) -> Result<Vec<RunId>, CliError> {
+pub(crate) async fn find_roots(database: &AnyDatabase) -> Result<Vec<RunId>, CliError> {
     let log = database.log();
     let mut roots: BTreeMap<RunId, Timestamp> = BTreeMap::new();
     for (run, since) in database.interrupted_runs().await? {

@@ -25,15 +25,15 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use anstyle::Style;
-pub(crate) use backstop_event_log::counted;
+pub(crate) use backstop_event_log::format_count;
 use backstop_event_log::one_line;
 use serde::Serialize;
 
-pub(crate) use self::ask::{Answer, Prompt};
+pub(crate) use self::ask::{Prompt, PromptAnswer};
 pub(crate) use self::call::call;
-pub(crate) use self::form::Form;
-pub(crate) use self::line::{LineInput, Lines};
-use self::screen::{Entry, SCREEN};
+pub(crate) use self::form::DataForm;
+pub(crate) use self::line::{LineInput, SharedLineEditor};
+use self::screen::{SCREEN, ScreenJob};
 pub(crate) use self::streams::{width, width_of_notes, writes_for};
 use crate::exit::CliError;
 
@@ -49,7 +49,7 @@ pub(crate) fn lines(text: &str) -> Result<(), CliError> {
 
 /// Writes a line of coloured pieces; the colours only if standard output takes them.
 pub(crate) fn pieces(pieces: &[(Style, &str)]) -> Result<(), CliError> {
-    print(&style::joined(&escaped_pieces(pieces), style::colours_results()))
+    print(&style::join_pieces(&escaped_pieces(pieces), style::colours_results()))
 }
 
 fn escaped_pieces(pieces: &[(Style, &str)]) -> Vec<(Style, String)> {
@@ -110,52 +110,52 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Writes a line of one colour for people to standard error, unless quiet.
-pub(crate) fn note_of(style: Style, text: &str) {
+pub(crate) fn note_styled(style: Style, text: &str) {
     if !style::is_quiet() {
-        alert_of(style, text, "");
+        alert_styled(style, text, "");
     }
 }
 
 /// Writes lines for people to standard error, unless quiet.
 pub(crate) fn notes(text: &str) {
     if !style::is_quiet() {
-        SCREEN.push(Entry::Line(escape::text(text)));
+        SCREEN.push(ScreenJob::Line(escape::text(text)));
     }
 }
 
 /// Writes a line to standard error even if quiet, such as an error.
 pub(crate) fn alert(text: &str) {
-    SCREEN.push(Entry::Line(escape::line(text)));
+    SCREEN.push(ScreenJob::Line(escape::line(text)));
 }
 
 /// Writes a value as one line of JSON to standard error.
 pub(crate) fn alert_json(value: &impl Serialize) {
     // The values consist of texts and numbers, so this cannot fail.
     let text = serde_json::to_string(value).unwrap_or_default();
-    SCREEN.push(Entry::Line(escape::json(&text)));
+    SCREEN.push(ScreenJob::Line(escape::json(&text)));
 }
 
 /// Writes lines to standard error even if quiet.
 pub(crate) fn alerts(text: &str) {
-    SCREEN.push(Entry::Line(escape::text(text)));
+    SCREEN.push(ScreenJob::Line(escape::text(text)));
 }
 
 /// Writes a failure to standard error: a coloured word, then the text.
-pub(crate) fn alert_of(style: Style, word: &str, text: &str) {
+pub(crate) fn alert_styled(style: Style, word: &str, text: &str) {
     let pieces = escaped_pieces(&[(style, word), (Style::new(), text)]);
-    SCREEN.push(Entry::Line(style::joined(&pieces, style::colours_notes())));
+    SCREEN.push(ScreenJob::Line(style::join_pieces(&pieces, style::colours_notes())));
 }
 
 /// Writes a line of coloured pieces to standard error. A slow reader may miss it.
 pub(crate) fn progress(pieces: &[(Style, &str)]) {
     if !style::is_quiet() {
-        let text = style::joined(&escaped_pieces(pieces), style::colours_notes());
-        SCREEN.push(Entry::Progress(text));
+        let text = style::join_pieces(&escaped_pieces(pieces), style::colours_notes());
+        SCREEN.push(ScreenJob::Progress(text));
     }
 }
 
 /// Escapes a text of others for use inside a text of several lines.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape_line(text: &str) -> String {
     escape::line(text)
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn status(text: &str) {
 
 /// Shows a spinner until it is dropped, if standard error is a terminal.
 pub(crate) fn spinner() -> Spinner {
-    SCREEN.push(Entry::Spin(!style::is_quiet()));
+    SCREEN.push(ScreenJob::Spin(!style::is_quiet()));
     Spinner(())
 }
 
@@ -175,11 +175,11 @@ pub(crate) struct Spinner(());
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        SCREEN.push(Entry::Spin(false));
+        SCREEN.push(ScreenJob::Spin(false));
     }
 }
 
-/// Ends the process and restores the terminal to its state before [`Lines`].
+/// Ends the process and restores the terminal to its state before [`SharedLineEditor`].
 pub(crate) fn leave(code: i32) -> ! {
     line::put_back();
     std::process::exit(code)
@@ -235,7 +235,7 @@ pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<()
 }
 
 /// Returns a word with quotes as a shell needs them.
-pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+pub(crate) fn quote_for_shell(word: &str) -> Cow<'_, str> {
     let is_plain = |c: char| {
         c.is_alphanumeric()
             || matches!(c, ':' | '/' | '.' | '_' | '-' | '@' | '%' | '+' | ',' | '=')
@@ -260,7 +260,7 @@ pub(crate) struct LogLines;
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        SCREEN.push(Entry::Progress(escape::line(text.trim_end_matches('\n'))));
+        SCREEN.push(ScreenJob::Progress(escape::line(text.trim_end_matches('\n'))));
         Ok(bytes.len())
     }
 

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 
-use crate::assemble::folder_of;
+use crate::assemble::parent_folder;
 use crate::exit::CliError;
 
 /// Writes a page that only its owner can read, unless the file belongs to the store.
-pub(crate) fn write(file: &Path, page: &str, database: &Database) -> Result<(), CliError> {
+pub(crate) fn write(file: &Path, page: &str, database: &AnyDatabase) -> Result<(), CliError> {
     if database.owns(file) {
         return Err(CliError::usage(format!("{}: belongs to the store itself", file.display()))
             .with_hint("name another file"));
@@ -24,7 +24,7 @@ pub(crate) fn write(file: &Path, page: &str, database: &Database) -> Result<(), 
 
 /// Writes to a new file with a random name, then renames it.
 fn replace(file: &Path, page: &str) -> io::Result<()> {
-    let folder = folder_of(file);
+    let folder = parent_folder(file);
     std::fs::metadata(folder.join("."))?;
     let new = tempfile::Builder::new().prefix(".backstop-").tempfile_in(folder);
     // Its error contains the name of the new file, which the user does not know.
@@ -39,6 +39,6 @@ fn replace(file: &Path, page: &str) -> io::Result<()> {
 fn is_written_through(file: &Path) -> bool {
     // A folder is refused by the rename.
     let is_special = file.exists() && !file.is_file() && !file.is_dir();
-    let folder = folder_of(file).canonicalize().unwrap_or_default();
+    let folder = parent_folder(file).canonicalize().unwrap_or_default();
     is_special || file.is_symlink() && (folder == Path::new("/dev") || folder.starts_with("/proc"))
 }

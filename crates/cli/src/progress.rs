@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use anstyle::Style;
 use backstop_event_log::{describe, one_line};
-use backstop_react::{Live, Piece, RunFailure, RunOutcome, RunStream, StreamItem, Subscriber};
+use backstop_react::{Live, LivePiece, RunFailure, RunOutcome, RunStream, StreamItem, Subscriber};
 use layer0::JsonText;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
@@ -31,7 +31,7 @@ pub(crate) enum Results {
 }
 
 /// The result of a run, and the answer that the terminal already shows.
-pub(crate) struct Seen<T> {
+pub(crate) struct PrintedResult<T> {
     pub(crate) result: T,
     pub(crate) answer: Option<String>,
 }
@@ -44,22 +44,22 @@ pub(crate) struct Seen<T> {
 pub(crate) async fn show_run(
     mut stream: RunStream,
     results: Results,
-) -> Seen<Result<RunOutcome, RunFailure>> {
+) -> PrintedResult<Result<RunOutcome, RunFailure>> {
     let mut view = ProgressView::new(results);
     while let Some(item) = stream.next().await {
         match item {
             StreamItem::Logged(event) => view.event(&event),
-            StreamItem::Delta { piece: Piece::Text(text), .. } => view.text(&text),
+            StreamItem::Delta { piece: LivePiece::Text(text), .. } => view.text(&text),
             StreamItem::Unread { from, to, error } => {
                 let error = Chain(&error);
                 output::alert(&format!("warning: events {from} to {to} are not shown: {error}"));
             }
-            StreamItem::Ended(result) => return Seen { result, answer: view.end() },
+            StreamItem::Ended(result) => return PrintedResult { result, answer: view.end() },
             _ => {}
         }
     }
     // Not reached, because a stream ends with the outcome.
-    Seen { result: stream.finish().await, answer: view.end() }
+    PrintedResult { result: stream.finish().await, answer: view.end() }
 }
 
 /// Shows a resumed run until it ends; returns the answer that the terminal already shows.
@@ -77,7 +77,7 @@ pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<Str
                     break;
                 }
             }
-            Live::Delta { piece: Piece::Text(text), .. } => view.text(&text),
+            Live::Delta { piece: LivePiece::Text(text), .. } => view.text(&text),
             // The missed items may be part of the answer.
             Live::Missed(_) => view.answer = None,
             _ => {}

@@ -7,7 +7,7 @@ use layer0::failure::{Chain, Failure};
 use tokio::sync::Mutex;
 
 use crate::limits::limits;
-use crate::output::{self, Answer, Form, Prompt};
+use crate::output::{self, DataForm, Prompt, PromptAnswer};
 
 /// An approver that asks the person at the terminal, one approval after the other.
 ///
@@ -37,20 +37,20 @@ impl Approver for TerminalApprover {
         let limits = limits(approval.expires_at, &approval.approvers, SystemClock.now());
         // The whole call, because the decision is bound to it.
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
-        let form = approval.schema.as_ref().map(Form::of);
+        let form = approval.schema.as_ref().map(DataForm::from_schema);
         let prompt = match &approval.message {
             Some(message) => Prompt::to_answer(&approval.tool, message),
             None => Prompt::to_decide(&call, limits.as_deref()),
         };
         match prompt.with_form(form).ask().await? {
-            Answer::Given(data) => Some(Decision::approve(self.by.as_str()).with_data(data)),
-            Answer::Later => None,
-            Answer::No(reason) => Some(Decision::deny(self.by.as_str(), reason)),
-            Answer::Yes => Some(Decision::approve(self.by.as_str())),
+            PromptAnswer::Given(data) => Some(Decision::approve(self.by.as_str()).with_data(data)),
+            PromptAnswer::Later => None,
+            PromptAnswer::No(reason) => Some(Decision::deny(self.by.as_str(), reason)),
+            PromptAnswer::Yes => Some(Decision::approve(self.by.as_str())),
         }
     }
 
-    async fn refused(&self, _: &ApprovalRequest, why: &DecideError) {
+    async fn receive_refusal(&self, _: &ApprovalRequest, why: &DecideError) {
         let hint = why.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         output::note(&format!("this was not accepted: {}{hint}", Chain(why)));
     }

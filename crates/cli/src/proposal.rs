@@ -13,7 +13,7 @@ use layer0::id::SessionId;
 
 use crate::assemble;
 use crate::exit::CliError;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 
 /// Built-in tool whose approvals are bound to the file that was shown.
 const WRITES: &str = "fs_write";
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 ///
 /// [`CliError`] if the file has changed since it was shown, or the tool refuses the arguments.
-pub(crate) async fn renewed(
+pub(crate) async fn renew_arguments(
     log: &dyn EventLog,
     open: &OpenApproval,
     typed: JsonText,
@@ -37,12 +37,12 @@ pub(crate) async fn renewed(
         return Ok(typed);
     }
     let shown = open.arguments.value();
-    let recorded = Recorded::read(log, &open.run, None, None).await.map_err(|error| {
+    let recorded = RecordedAgentFile::read(log, &open.run, None, None).await.map_err(|error| {
         error.with_hint(
             "what would change cannot be shown; deny the call, so that it is asked again",
         )
     })?;
-    let folder = assemble::folder_of(&recorded.path);
+    let folder = assemble::parent_folder(&recorded.path);
     let refused = |error: &(dyn std::error::Error + 'static)| {
         CliError::usage(format!("other arguments for `{}`: {}", open.tool, Chain(error)))
     };

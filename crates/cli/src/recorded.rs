@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_config::AgentFile;
-use backstop_event_log::{EventLog, LogError, agent_of, read_events};
+use backstop_event_log::{EventLog, LogError, current_agent, read_events};
 use backstop_react::AgentBuilder;
 use backstop_redact::Redactor;
 use layer0::event::Event;
@@ -17,21 +17,21 @@ use crate::folder;
 use crate::store::{self, Chosen};
 
 /// The record of a run, with its agent file.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedAgentFile {
     pub(crate) events: Vec<Event>,
     pub(crate) file: AgentFile,
     /// Path in place of the agent file's own.
     pub(crate) path: PathBuf,
 }
 
-impl Recorded {
-    /// Reads a run as [`Recorded::read`] does, then opens its store for writes with the settings of the agent file.
+impl RecordedAgentFile {
+    /// Reads a run as [`RecordedAgentFile::read`] does, then opens its store for writes with the settings of the agent file.
     pub(crate) async fn open(
         chosen: &Chosen,
         run: &RunId,
         instead: Option<&Path>,
         until: Option<u64>,
-    ) -> Result<(Self, Database), CliError> {
+    ) -> Result<(Self, AnyDatabase), CliError> {
         let missing = || LogError::NotFound(run.clone());
         let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
         let recorded = Self::read(&*readable.log(), run, instead, until).await;
@@ -52,8 +52,8 @@ impl Recorded {
     ) -> Result<Self, CliError> {
         let (_, events) = read_events(log, run).await?;
         let until = until.and_then(|until| usize::try_from(until).ok()).unwrap_or(usize::MAX);
-        let Some(agent) = agent_of(&events[..events.len().min(until.max(1))]) else {
-            return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
+        let Some(agent) = current_agent(&events[..events.len().min(until.max(1))]) else {
+            return Err(LogError::tampered_event(1, "it does not begin with `run.started`").into());
         };
         if let Some(path) = instead {
             let mut file = agent_file::read(path)?;
@@ -78,7 +78,7 @@ impl Recorded {
             return Err(CliError::usage(what).with_hint("name the file with --agent FILE"));
         }
         let path = folder.join("agent.toml");
-        let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
+        let mut file = AgentFile::from_record(&path, source["agent_file"].clone())?;
         if file.agent.name.is_none() {
             file.agent.name = Some(agent.name.to_string());
         }
@@ -88,11 +88,11 @@ impl Recorded {
     /// Returns a redactor for text of people about a run, with the secrets of its recorded agent file.
     pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
         let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
-        let Some(agent) = agent_of(&events) else { return Redactor::new() };
+        let Some(agent) = current_agent(&events) else { return Redactor::new() };
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let path = folder::read_recorded(&source["folder"]).unwrap_or_default().join("agent.toml");
-        match AgentFile::recorded(&path, source["agent_file"].clone()) {
+        match AgentFile::from_record(&path, source["agent_file"].clone()) {
             Ok(file) => assemble::redactor(&file, &path),
             Err(_) => Redactor::new(),
         }
@@ -104,15 +104,18 @@ impl Recorded {
     }
 
     /// Returns the builder of the agent, with the tools of its servers.
-    pub(crate) async fn served_agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
+    pub(crate) async fn served_agent(
+        &self,
+        database: &AnyDatabase,
+    ) -> Result<AgentBuilder, CliError> {
         let agent = self.agent(database)?;
         Ok(Servers::connect(&self.file, &self.path).await?.give(agent))
     }
 
     /// Returns the builder of the agent without its servers.
-    pub(crate) fn agent(&self, database: &Database) -> Result<AgentBuilder, CliError> {
+    pub(crate) fn agent(&self, database: &AnyDatabase) -> Result<AgentBuilder, CliError> {
         let agent = assemble::agent(&self.file, &self.path, Some(database));
-        let folder = assemble::folder_of(&self.path);
+        let folder = assemble::parent_folder(&self.path);
         agent.map_err(|error| match folder.is_dir() {
             true => error,
             false => error.with_hint("the record names what is no longer there; use --agent FILE"),

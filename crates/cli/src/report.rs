@@ -22,7 +22,7 @@ pub(crate) fn error(error: &CliError) -> ExitCode {
         output::alert_json(&error.report());
         return error.code();
     }
-    output::alert_of(output::style::BAD, "error: ", &error.to_string());
+    output::alert_styled(output::style::BAD, "error: ", &error.to_string());
     if let Some(hint) = error.hint() {
         output::alert(&format!("  hint: {hint}"));
     }
@@ -56,7 +56,7 @@ pub(crate) fn wants_json() -> bool {
 }
 
 /// Returns the error for an invalid command line: clap's first paragraph, with the rest as a hint.
-fn mistyped(text: &str) -> CliError {
+fn to_usage_error(text: &str) -> CliError {
     let (message, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let error = CliError::usage(one_line(message));
@@ -84,7 +84,7 @@ fn of_file(error: &clap::Error) -> Option<String> {
 pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     if error.use_stderr() {
         // The message repeats the typed arguments on lines of their own, so these are escaped.
-        let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
+        let typed = std::env::args_os().map(|typed| output::escape_line(&typed.to_string_lossy()));
         let tip = of_file(&error);
         let mut error = Args::try_parse_from(typed).err().unwrap_or(error);
         if let Some(tip) = tip {
@@ -92,7 +92,7 @@ pub(crate) fn refuse(error: clap::Error) -> ExitCode {
         }
         let text = error.render().to_string();
         if wants_json() {
-            return self::error(&mistyped(&text));
+            return self::error(&to_usage_error(&text));
         }
         output::alerts(text.trim_end());
         return ExitCode::from(USAGE);

@@ -40,12 +40,12 @@ pub(crate) fn hold(secrets: impl IntoIterator<Item = String>) {
 }
 
 /// Returns the secrets that were added to those of the process.
-pub(crate) fn held() -> impl Iterator<Item = String> {
+pub(crate) fn list_held() -> impl Iterator<Item = String> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
 }
 
 /// Returns the secrets in the environment of this process, regardless of its agent files.
-pub(crate) fn inherited() -> impl Iterator<Item = String> {
+pub(crate) fn list_inherited() -> impl Iterator<Item = String> {
     INHERITED.iter().cloned()
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
     let Ok(parsed) = Url::parse(url) else { return BTreeSet::new() };
     let mut secrets = BTreeSet::new();
     if let Some(written) = parsed.password() {
-        secrets.extend([written.to_owned(), decoded(written)]);
+        secrets.extend([written.to_owned(), percent_decode(written)]);
     }
     let parameters = parsed.query_pairs().filter(|(name, _)| PARAMETERS.contains(&&**name));
     secrets.extend(parameters.map(|(_, value)| value.into_owned()));
@@ -82,7 +82,7 @@ pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
 }
 
 /// Percent-decodes a part of a URL.
-fn decoded(written: &str) -> String {
+fn percent_decode(written: &str) -> String {
     // Outside a query, a plus sign is literal.
     let pair = format!("it={}", written.replace('+', "%2B").replace('&', "%26"));
     let mut pairs = url::form_urlencoded::parse(pair.as_bytes());
@@ -142,8 +142,8 @@ mod tests {
     #[test]
     fn password_of_a_named_store_is_held() {
         let url = "postgres://app:password-of-this-test@db/backstop";
-        crate::store::parse(url, &crate::store::Origin::Flag("--store")).unwrap();
-        let redactor = crate::assemble::held();
+        crate::store::parse(url, &crate::store::StoreUrlSource::Flag("--store")).unwrap();
+        let redactor = crate::assemble::build_process_redactor();
         assert_eq!(redactor.redact_held("it is password-of-this-test."), "it is [redacted].");
     }
 

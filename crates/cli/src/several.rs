@@ -43,7 +43,7 @@ pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
 /// Returns a redactor for the secrets of the process and the patterns of all these files.
 pub(crate) fn redactor(files: &Files<'_>) -> Redactor {
     let patterns = files.iter().flat_map(|(_, file)| file.redact.patterns.iter().cloned());
-    patterns.fold(assemble::held(), Redactor::with_pattern)
+    patterns.fold(assemble::build_process_redactor(), Redactor::with_pattern)
 }
 
 /// Chooses the store, which must be the same for all files.

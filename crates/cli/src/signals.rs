@@ -22,9 +22,9 @@ static OVER: AtomicBool = AtomicBool::new(false);
 pub(crate) fn interrupt() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
-    let mut signals = Signals::new();
+    let mut signals = StopSignals::new();
     tokio::spawn(async move {
-        while let Some(Told { number, insists, .. }) = signals.next().await {
+        while let Some(ReceivedSignal { number, insists, .. }) = signals.next().await {
             let again = insists && cancelled.is_cancelled();
             if again || OVER.load(Ordering::SeqCst) {
                 // 128 plus the number of the signal, as in shells.
@@ -52,7 +52,7 @@ async fn leave_unread_output(code: i32) {
 
 /// Waits for a stop request; returns the exit code for it.
 pub(crate) async fn told_to_stop() -> u8 {
-    match Signals::new().next().await {
+    match StopSignals::new().next().await {
         // 128 plus the number of the signal, as in shells.
         Some(told) => u8::try_from(128 + told.number).unwrap_or(u8::MAX),
         None => std::future::pending().await,
@@ -62,20 +62,20 @@ pub(crate) async fn told_to_stop() -> u8 {
 /// The turns of a conversation. Ctrl-C stops the current turn, not the program. A signal that ends the program stops
 /// the current turn first; between turns it ends the program at once.
 #[derive(Clone, Default)]
-pub(crate) struct Turns(Arc<Mutex<Turn>>);
+pub(crate) struct ChatTurns(Arc<Mutex<TurnState>>);
 
 #[derive(Default)]
-struct Turn {
+struct TurnState {
     going_on: Option<CancellationToken>,
     has_ended: bool,
 }
 
-impl Turns {
+impl ChatTurns {
     /// Installs the signal handlers. This comes before the line editor, which restores those that it finds.
     pub(crate) fn start() -> Self {
         let turns = Self::default();
         let listening = turns.clone();
-        let mut signals = Signals::new();
+        let mut signals = StopSignals::new();
         tokio::spawn(async move {
             while let Some(told) = signals.next().await {
                 listening.tell(&told);
@@ -84,7 +84,7 @@ impl Turns {
         turns
     }
 
-    fn tell(&self, told: &Told) {
+    fn tell(&self, told: &ReceivedSignal) {
         let mut turn = self.lock();
         match &turn.going_on {
             Some(token) if !token.is_cancelled() => {
@@ -117,13 +117,13 @@ impl Turns {
         self.lock().has_ended
     }
 
-    fn lock(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A received signal.
-struct Told {
+struct ReceivedSignal {
     number: i32,
     /// Whether a second one asks for more than the first. A closed terminal may send its signal twice.
     insists: bool,
@@ -143,14 +143,14 @@ pub(crate) fn run_begins() {
 
 /// The signals that ask to stop.
 #[cfg(unix)]
-struct Signals {
+struct StopSignals {
     hangup: Option<tokio::signal::unix::Signal>,
     interrupt: Option<tokio::signal::unix::Signal>,
     terminate: Option<tokio::signal::unix::Signal>,
 }
 
 #[cfg(unix)]
-impl Signals {
+impl StopSignals {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         // Under `nohup`, a closed terminal changes nothing.
@@ -160,7 +160,7 @@ impl Signals {
         Self { hangup, interrupt, terminate: signal(SignalKind::terminate()).ok() }
     }
 
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<ReceivedSignal> {
         use tokio::signal::unix::{Signal, SignalKind};
         async fn next(signal: &mut Option<Signal>) {
             let came = match signal {
@@ -176,7 +176,7 @@ impl Signals {
             () = next(&mut self.terminate) => (SignalKind::terminate(), true, true),
             () = next(&mut self.hangup) => (SignalKind::hangup(), false, true),
         };
-        Some(Told { number: kind.as_raw_value(), insists, ends })
+        Some(ReceivedSignal { number: kind.as_raw_value(), insists, ends })
     }
 }
 
@@ -191,16 +191,20 @@ fn is_ignored(signal: tokio::signal::unix::SignalKind) -> bool {
 
 /// The signal of Ctrl-C.
 #[cfg(not(unix))]
-struct Signals;
+struct StopSignals;
 
 #[cfg(not(unix))]
-impl Signals {
+impl StopSignals {
     const fn new() -> Self {
         Self
     }
 
-    async fn next(&mut self) -> Option<Told> {
-        tokio::signal::ctrl_c().await.ok().map(|()| Told { number: 2, insists: true, ends: false })
+    async fn next(&mut self) -> Option<ReceivedSignal> {
+        tokio::signal::ctrl_c().await.ok().map(|()| ReceivedSignal {
+            number: 2,
+            insists: true,
+            ends: false,
+        })
     }
 }
 

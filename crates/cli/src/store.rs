@@ -15,10 +15,10 @@ use etcetera::BaseStrategy;
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
-use crate::folder::folder_of;
+use crate::folder::parent_folder;
 use crate::{output, secrets};
 
-pub(crate) use database::Database;
+pub(crate) use database::AnyDatabase;
 
 /// Variable that names the store if neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
@@ -42,13 +42,13 @@ impl Chosen {
     pub(crate) fn flag(&self) -> String {
         match self.url.to_string() {
             _ if !self.named => String::new(),
-            url => format!(" --store {}", output::quoted(&url)),
+            url => format!(" --store {}", output::quote_for_shell(&url)),
         }
     }
 }
 
 /// The source of a store's URL.
-pub(crate) enum Origin<'a> {
+pub(crate) enum StoreUrlSource<'a> {
     /// This agent file.
     File(&'a Path),
     /// This flag of the command line.
@@ -58,26 +58,28 @@ pub(crate) enum Origin<'a> {
 }
 
 /// Reads the URL of a store.
-pub(crate) fn parse(url: &str, origin: &Origin<'_>) -> Result<StoreUrl, CliError> {
+pub(crate) fn parse(url: &str, origin: &StoreUrlSource<'_>) -> Result<StoreUrl, CliError> {
     secrets::hold(secrets::in_url(url));
     url.parse::<StoreUrl>().map_err(|error| {
-        let meant = meant(url);
+        let meant = suggest_url(url);
         match origin {
-            Origin::File(path) => ConfigError::new(*path, error.to_string())
+            StoreUrlSource::File(path) => ConfigError::new(*path, error.to_string())
                 .with_hint(format!("write `url = \"{meant}\"` into [store]"))
                 .into(),
-            Origin::Flag(flag) => CliError::usage(format!("{flag}: {error}"))
-                .with_hint(format!("write `{flag} {}`", output::quoted(&meant))),
-            Origin::Variable => CliError::usage(format!("{VARIABLE}: {error}")).with_hint(format!(
-                "run `export {VARIABLE}={}`, or `unset {VARIABLE}`",
-                output::quoted(&meant)
-            )),
+            StoreUrlSource::Flag(flag) => CliError::usage(format!("{flag}: {error}"))
+                .with_hint(format!("write `{flag} {}`", output::quote_for_shell(&meant))),
+            StoreUrlSource::Variable => {
+                CliError::usage(format!("{VARIABLE}: {error}")).with_hint(format!(
+                    "run `export {VARIABLE}={}`, or `unset {VARIABLE}`",
+                    output::quote_for_shell(&meant)
+                ))
+            }
         }
     })
 }
 
 /// Returns a valid URL near an invalid one, without parts that could hold a password.
-fn meant(url: &str) -> String {
+fn suggest_url(url: &str) -> String {
     let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
     match path.is_empty() || path.contains([':', '@']) {
         true => "sqlite:backstop.db".to_owned(),
@@ -89,15 +91,15 @@ fn meant(url: &str) -> String {
 /// the environment, else the platform's data folder.
 pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Chosen, CliError> {
     if let Some(url) = &args.store {
-        return Ok(Chosen { url: parse(url, &Origin::Flag("--store"))?, named: true });
+        return Ok(Chosen { url: parse(url, &StoreUrlSource::Flag("--store"))?, named: true });
     }
     if let Some((url, path)) = file {
-        let url = parse(url, &Origin::File(path))?.below(folder_of(path));
+        let url = parse(url, &StoreUrlSource::File(path))?.below(parent_folder(path));
         return Ok(Chosen { url, named: true });
     }
     if let Ok(url) = std::env::var(VARIABLE) {
         // Later commands read the variable too, so they need no flag.
-        return Ok(Chosen { url: parse(&url, &Origin::Variable)?, named: false });
+        return Ok(Chosen { url: parse(&url, &StoreUrlSource::Variable)?, named: false });
     }
     Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
 }
@@ -111,10 +113,10 @@ fn default_path() -> Result<PathBuf, CliError> {
 }
 
 /// Opens a store for writes, with the settings of an agent file.
-pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database, CliError> {
+pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<AnyDatabase, CliError> {
     let durability = match (&chosen.url, table.durability) {
         (StoreUrl::SqliteMemory, _) => {
-            return keyed(Database::Sqlite(SqliteDatabase::in_memory().await?));
+            return add_log_key(AnyDatabase::Sqlite(SqliteDatabase::in_memory().await?));
         }
         (_, DurabilityName::Memory) => {
             return Err(CliError::usage("durability `memory` keeps no file")
@@ -126,7 +128,7 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
     match &chosen.url {
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
             let options = open_options(url).durability(durability).retention(retention(table));
-            keyed(Database::Sqlite(SqliteDatabase::open_with(path, options).await?))
+            add_log_key(AnyDatabase::Sqlite(SqliteDatabase::open_with(path, options).await?))
         }
         StoreUrl::Postgres(url) => {
             let options = Options::new(url)?.retention(retention(table));
@@ -142,16 +144,17 @@ pub(crate) async fn open_shared(
     table: &StoreTable,
     patience: Duration,
 ) -> Result<backstop_store_postgres::Database, CliError> {
-    let options = Options::new(shared(chosen)?)?.retention(retention(table)).patience(patience);
+    let options =
+        Options::new(require_shared_url(chosen)?)?.retention(retention(table)).patience(patience);
     let database = backstop_store_postgres::Database::connect_with(options).await?;
     match postgres(database)? {
-        Database::Postgres(database) => Ok(database),
-        Database::Sqlite(_) => Err(unknown(&chosen.url)),
+        AnyDatabase::Postgres(database) => Ok(database),
+        AnyDatabase::Sqlite(_) => Err(unknown(&chosen.url)),
     }
 }
 
 /// Returns the URL of a shared database, or an error for another store.
-fn shared(chosen: &Chosen) -> Result<&str, CliError> {
+fn require_shared_url(chosen: &Chosen) -> Result<&str, CliError> {
     match &chosen.url {
         StoreUrl::Postgres(url) => Ok(url),
         url => {
@@ -173,7 +176,7 @@ pub(crate) fn connections(most: u32) -> String {
 
 /// Checks that the store is a shared database, without opening it.
 pub(crate) fn check_shared(chosen: &Chosen) -> Result<(), CliError> {
-    Options::new(shared(chosen)?)?;
+    Options::new(require_shared_url(chosen)?)?;
     Ok(())
 }
 
@@ -198,8 +201,8 @@ fn retention(table: &StoreTable) -> StoreRetention {
     }
 }
 
-fn postgres(database: backstop_store_postgres::Database) -> Result<Database, CliError> {
-    keyed(Database::Postgres(database))
+fn postgres(database: backstop_store_postgres::Database) -> Result<AnyDatabase, CliError> {
+    add_log_key(AnyDatabase::Postgres(database))
 }
 
 fn unknown(url: &StoreUrl) -> CliError {
@@ -212,7 +215,7 @@ pub(crate) fn days(number: u32) -> Duration {
 }
 
 /// Opens an existing store for writes; `None` if the user named none and nothing was recorded yet.
-pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, CliError> {
+pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<AnyDatabase>, CliError> {
     let Some(database) = open_read_only(chosen).await? else { return Ok(None) };
     database.close().await;
     match &chosen.url {
@@ -220,7 +223,7 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
             // A person's decision must survive a power loss before it is acknowledged.
             let options = open_options(url).durability(Durability::Full);
             let opened = SqliteDatabase::open_with(path, options).await?;
-            keyed(Database::Sqlite(opened)).map(Some)
+            add_log_key(AnyDatabase::Sqlite(opened)).map(Some)
         }
         StoreUrl::Postgres(url) => {
             postgres(backstop_store_postgres::Database::connect(url).await?).map(Some)
@@ -230,17 +233,17 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
 }
 
 /// Chooses the store of a URL after a flag.
-pub(crate) fn named(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
-    Ok(Chosen { url: parse(url, &Origin::Flag(flag))?, named: true })
+pub(crate) fn choose_from_flag(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
+    Ok(Chosen { url: parse(url, &StoreUrlSource::Flag(flag))?, named: true })
 }
 
 /// Opens a store for reads; `None` if the user named none and nothing was recorded yet.
-pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
+pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<AnyDatabase>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
             let opened = SqliteDatabase::open_read_only_with(path, open_options(url)).await?;
-            keyed(Database::Sqlite(opened)).map(Some)
+            add_log_key(AnyDatabase::Sqlite(opened)).map(Some)
         }
         StoreUrl::Postgres(url) => {
             let opened = backstop_store_postgres::Database::connect_read_only(Options::new(url)?);
@@ -257,7 +260,7 @@ pub(crate) fn open_options(url: &StoreUrl) -> OpenOptions {
 }
 
 /// Gives a store the key of its log, if there is one.
-fn keyed(database: Database) -> Result<Database, CliError> {
+fn add_log_key(database: AnyDatabase) -> Result<AnyDatabase, CliError> {
     match log_key() {
         None => Ok(database),
         Some(key) => match LogKey::new(key) {

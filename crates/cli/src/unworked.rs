@@ -3,14 +3,14 @@
 use backstop_event_log::LogError;
 use backstop_store_postgres::{Queue, StrandedRun, UnservedQueue};
 
-use crate::output::{counted, note};
+use crate::output::{format_count, note};
 
 /// Returns messages about the runs of a queue that no live worker resumes or takes.
 pub(crate) async fn all(queue: &Queue) -> Result<Vec<String>, LogError> {
-    let stranded_runs = queue.stranded().await?;
-    let unserved_queues = queue.unserved().await?;
-    let stranded = stranded_runs.iter().map(stranded);
-    Ok(stranded.chain(unserved_queues.iter().map(unserved)).collect())
+    let stranded_runs = queue.list_stranded().await?;
+    let unserved_queues = queue.list_unserved().await?;
+    let stranded = stranded_runs.iter().map(describe_stranded_run);
+    Ok(stranded.chain(unserved_queues.iter().map(describe_unserved_queue)).collect())
 }
 
 /// Prints a note if no live worker takes an enqueued run. Without any worker there is no note, because one may start
@@ -29,7 +29,7 @@ pub(crate) async fn note_queued(queue: &Queue, name: &str, agent: &str) -> Resul
     Ok(())
 }
 
-fn stranded(run: &StrandedRun) -> String {
+fn describe_stranded_run(run: &StrandedRun) -> String {
     format!(
         "run {} of `{}` is stranded: no worker has its agent as it was when the run began; start one with that \
          definition, or with --adopt",
@@ -38,8 +38,8 @@ fn stranded(run: &StrandedRun) -> String {
 }
 
 /// Returns a message about the waiting runs of a queue that no worker takes.
-pub(crate) fn unserved(waiting: &UnservedQueue) -> String {
-    let (queue, runs) = (&waiting.queue, counted(waiting.runs, "run"));
+pub(crate) fn describe_unserved_queue(waiting: &UnservedQueue) -> String {
+    let (queue, runs) = (&waiting.queue, format_count(waiting.runs, "run"));
     match &waiting.agent {
         None => format!("queue `{queue}` holds {runs} and no worker takes from it"),
         Some(agent) => {

@@ -21,7 +21,7 @@ use layer0::Timestamp;
 pub use limit::Limit;
 pub use run_clock::RunClock;
 pub use system::SystemClock;
-pub use virtual_clock::{Hold, VirtualClock};
+pub use virtual_clock::{ClockHold, VirtualClock};
 
 /// A future that can be spawned.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;

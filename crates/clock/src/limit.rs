@@ -60,7 +60,7 @@ impl Limit {
 
     /// Returns the time left if a pause ended now; `None` without a limit.
     #[must_use]
-    pub fn left(&self) -> Option<Duration> {
+    pub fn time_left(&self) -> Option<Duration> {
         let state = self.state();
         let now = state.paused_since.unwrap_or_else(|| self.clock.monotonic());
         state.until.map(|until| until.saturating_sub(now))
@@ -79,7 +79,7 @@ impl Limit {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn passed(&self) {
+    pub async fn wait_for_end(&self) {
         let mut sleep: Option<BoxFuture> = None;
         poll_fn(|context| self.poll_passed(&mut sleep, context)).await;
     }
@@ -117,7 +117,7 @@ impl Limit {
 
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limit").field("left", &self.left()).finish_non_exhaustive()
+        f.debug_struct("Limit").field("left", &self.time_left()).finish_non_exhaustive()
     }
 }
 
@@ -141,12 +141,12 @@ mod tests {
             timer.pause();
             timer.pause();
             waits.sleep(Duration::from_secs(60)).await;
-            assert_eq!(timer.left(), Some(Duration::from_secs(2)));
+            assert_eq!(timer.time_left(), Some(Duration::from_secs(2)));
             timer.go_on();
         })));
         tokio::spawn(clock.track(Box::pin(async move {
-            limit.passed().await;
-            assert_eq!(limit.left(), Some(Duration::ZERO));
+            limit.wait_for_end().await;
+            assert_eq!(limit.time_left(), Some(Duration::ZERO));
             let _ = done.send(());
         })));
         ended.await.unwrap();
@@ -158,6 +158,6 @@ mod tests {
         let limit = Limit::new(Arc::new(crate::SystemClock), None);
         limit.pause();
         limit.go_on();
-        assert_eq!(limit.left(), None);
+        assert_eq!(limit.time_left(), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::{BoxFuture, Clock};
 
 /// A clock that jumps to the next deadline as soon as everything it tracks waits for it.
 ///
-/// It counts busy work: tracked tasks that can run, and [`Hold`]s around work it cannot see, such
+/// It counts busy work: tracked tasks that can run, and [`ClockHold`]s around work it cannot see, such
 /// as a database on another thread. When the count reaches zero, the earliest sleeper is woken.
 /// Clones share one clock.
 #[derive(Clone)]
@@ -44,9 +44,9 @@ impl VirtualClock {
 
     /// Keeps the clock from advancing until the hold is dropped.
     #[must_use]
-    pub fn hold(&self) -> Hold {
+    pub fn hold(&self) -> ClockHold {
         self.state().busy += 1;
-        Hold(self.clone())
+        ClockHold(self.clone())
     }
 
     /// Sets the time of day ahead, or back if `by_ms` is negative, as a person or a time server does. Sleeps and
@@ -119,9 +119,9 @@ impl Clock for VirtualClock {
 
 /// A guard that keeps a [`VirtualClock`] from advancing until it is dropped.
 #[derive(Debug)]
-pub struct Hold(VirtualClock);
+pub struct ClockHold(VirtualClock);
 
-impl Drop for Hold {
+impl Drop for ClockHold {
     fn drop(&mut self) {
         self.0.release();
     }
@@ -183,12 +183,12 @@ impl TaskState {
     }
 
     /// Takes over the task's count for a poll, so that a wake during the poll adds one of its own.
-    fn take_over(&self) -> Hold {
+    fn take_over(&self) -> ClockHold {
         let mut state = self.clock.state();
         if !self.runnable.swap(false, Ordering::SeqCst) {
             state.busy += 1;
         }
-        Hold(self.clock.clone())
+        ClockHold(self.clock.clone())
     }
 }
 

@@ -184,7 +184,7 @@ impl AgentFile {
     /// # Errors
     ///
     /// [`ConfigError`] if this version cannot read it.
-    pub fn recorded(path: &Path, source: Value) -> Result<Self, ConfigError> {
+    pub fn from_record(path: &Path, source: Value) -> Result<Self, ConfigError> {
         let read = |error: serde_json::Error| ConfigError::new(path, error.to_string());
         let mut file: Self = serde_json::from_value(source.clone()).map_err(read)?;
         file.behaviors = behaviors(path, None, &file.behavior, &file.agent.policy.grant)?;

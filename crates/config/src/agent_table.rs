@@ -54,29 +54,29 @@ pub struct AgentTable {
 pub struct BudgetTable {
     /// Model attempts.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_model_calls: Option<Bound>,
+    pub max_model_calls: Option<BoundSetting>,
     /// Tool executions.
-    pub max_tool_calls: Option<Bound>,
+    pub max_tool_calls: Option<BoundSetting>,
     /// Prompt tokens.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_input_tokens: Option<Bound>,
+    pub max_input_tokens: Option<BoundSetting>,
     /// Answer tokens.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_output_tokens: Option<Bound>,
+    pub max_output_tokens: Option<BoundSetting>,
     /// Prompt and answer tokens.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_total_tokens: Option<Bound>,
+    pub max_total_tokens: Option<BoundSetting>,
     /// US dollars.
     #[serde(deserialize_with = "dollars_or_off")]
     pub max_cost_usd: Option<f64>,
     /// Milliseconds.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_wall_ms: Option<Bound>,
+    pub max_wall_ms: Option<BoundSetting>,
     /// Log events.
     #[serde(deserialize_with = "bound_from_one")]
-    pub max_events: Option<Bound>,
+    pub max_events: Option<BoundSetting>,
     /// Dispatches above a run.
-    pub max_depth: Option<Bound>,
+    pub max_depth: Option<BoundSetting>,
 }
 
 /// `[agent.price]`, in US dollars per million tokens.
@@ -124,13 +124,13 @@ pub struct LimitsTable {
     #[serde(deserialize_with = "at_least_one")]
     pub tool_timeout_ms: Option<u64>,
     /// Limit of requests for the same batch of tool calls.
-    pub max_repeated_batch_steps: Option<Bound>,
+    pub max_repeated_batch_steps: Option<BoundSetting>,
     /// Limit of requests for the same batch while it makes progress.
-    pub max_observation_steps: Option<Bound>,
+    pub max_observation_steps: Option<BoundSetting>,
     /// Limit of repetitions of the same text of the model.
-    pub max_stagnation_steps: Option<Bound>,
+    pub max_stagnation_steps: Option<BoundSetting>,
     /// Limit of consecutive failures of the same call with the same code.
-    pub max_repeated_failures: Option<Bound>,
+    pub max_repeated_failures: Option<BoundSetting>,
     /// Parts of names of tools that only read.
     pub exploratory_tools: Vec<String>,
     /// Largest size of a tool's output, in bytes of text; of a larger one the model reads only the beginning.
@@ -148,14 +148,14 @@ pub struct LimitsTable {
 
 /// A bound: a number, or `"off"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
+pub enum BoundSetting {
     /// No bound.
     Off,
     /// This bound.
     At(u64),
 }
 
-impl Bound {
+impl BoundSetting {
     /// Returns the bound, or the default if absent; `Off` is `None`.
     fn or(given: Option<Self>, default: Option<u64>) -> Option<u64> {
         match given {
@@ -166,29 +166,29 @@ impl Bound {
     }
 }
 
-impl<'de> Deserialize<'de> for Bound {
+impl<'de> Deserialize<'de> for BoundSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NumberOrOff;
         impl Visitor<'_> for NumberOrOff {
-            type Value = Bound;
+            type Value = BoundSetting;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number from 0 on, or \"off\"")
             }
 
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Bound, E> {
-                Ok(Bound::At(number))
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<BoundSetting, E> {
+                Ok(BoundSetting::At(number))
             }
 
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bound, E> {
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<BoundSetting, E> {
                 u64::try_from(number)
-                    .map(Bound::At)
+                    .map(BoundSetting::At)
                     .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bound, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<BoundSetting, E> {
                 match text {
-                    "off" => Ok(Bound::Off),
+                    "off" => Ok(BoundSetting::Off),
                     other => Err(E::invalid_value(Unexpected::Str(other), &self)),
                 }
             }
@@ -198,9 +198,9 @@ impl<'de> Deserialize<'de> for Bound {
 }
 
 /// Reads a bound and refuses zero.
-fn bound_from_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bound>, D::Error> {
-    match Bound::deserialize(from)? {
-        Bound::At(0) => Err(de::Error::custom("must be at least 1, or \"off\"")),
+fn bound_from_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BoundSetting>, D::Error> {
+    match BoundSetting::deserialize(from)? {
+        BoundSetting::At(0) => Err(de::Error::custom("must be at least 1, or \"off\"")),
         bound => Ok(Some(bound)),
     }
 }
@@ -259,9 +259,9 @@ fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f
     deserializer.deserialize_any(DollarsOrOff)
 }
 
-/// Returns a bound in 32 bits as [`Bound::or`] does; a bound that does not fit is `None`.
-fn small(given: Option<Bound>, default: Option<u32>) -> Option<u32> {
-    Bound::or(given, default.map(u64::from)).and_then(|bound| u32::try_from(bound).ok())
+/// Returns a bound in 32 bits as [`BoundSetting::or`] does; a bound that does not fit is `None`.
+fn small(given: Option<BoundSetting>, default: Option<u32>) -> Option<u32> {
+    BoundSetting::or(given, default.map(u64::from)).and_then(|bound| u32::try_from(bound).ok())
 }
 
 /// `[agent.retry]`; an absent field keeps its default.
@@ -330,12 +330,15 @@ impl AgentTable {
         let mut budget = defaults;
         budget.max_model_calls = small(table.max_model_calls, defaults.max_model_calls);
         budget.max_tool_calls = small(table.max_tool_calls, defaults.max_tool_calls);
-        budget.max_input_tokens = Bound::or(table.max_input_tokens, defaults.max_input_tokens);
-        budget.max_output_tokens = Bound::or(table.max_output_tokens, defaults.max_output_tokens);
-        budget.max_total_tokens = Bound::or(table.max_total_tokens, defaults.max_total_tokens);
+        budget.max_input_tokens =
+            BoundSetting::or(table.max_input_tokens, defaults.max_input_tokens);
+        budget.max_output_tokens =
+            BoundSetting::or(table.max_output_tokens, defaults.max_output_tokens);
+        budget.max_total_tokens =
+            BoundSetting::or(table.max_total_tokens, defaults.max_total_tokens);
         budget.max_cost_usd = table.max_cost_usd.or(defaults.max_cost_usd);
-        budget.max_wall_ms = Bound::or(table.max_wall_ms, defaults.max_wall_ms);
-        budget.max_events = Bound::or(table.max_events, defaults.max_events);
+        budget.max_wall_ms = BoundSetting::or(table.max_wall_ms, defaults.max_wall_ms);
+        budget.max_events = BoundSetting::or(table.max_events, defaults.max_events);
         budget.max_depth = small(table.max_depth, defaults.max_depth);
         budget
     }

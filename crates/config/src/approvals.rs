@@ -16,7 +16,7 @@ use crate::parse::parse;
 struct ApprovalTables {
     tools: Vec<ApprovalTool>,
     operator: Vec<ApprovalOperator>,
-    approvals: Vec<Decision>,
+    approvals: Vec<DecisionKeys>,
 }
 
 #[derive(Default, Deserialize)]
@@ -38,7 +38,7 @@ struct ApprovalTool {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Decision {
+struct DecisionKeys {
     verdict: String,
     arguments: Option<Spanned<IgnoredAny>>,
     data: Option<Spanned<IgnoredAny>>,

@@ -22,7 +22,7 @@ const MOST: usize = 200;
 /// The result of a check of an agent file.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Checked {
+pub struct CheckedFile {
     /// The file without its mistakes; `None` if it cannot be read.
     pub file: Option<AgentFile>,
     /// The mistakes, by line.
@@ -41,10 +41,10 @@ struct StandIn {
     name: Option<(String, String)>,
 }
 
-impl Checked {
+impl CheckedFile {
     /// Returns the line of the `index`-th table of a name, such as `tools` or `model.fallback`, counted from 0.
     #[must_use]
-    pub fn line_of(&self, table: &str, index: usize) -> Option<usize> {
+    pub fn find_table_line(&self, table: &str, index: usize) -> Option<usize> {
         let named = self.headers.iter().filter(|header| header.name == table && !header.is_gone);
         named.map(|header| header.line).nth(index)
     }
@@ -77,7 +77,7 @@ impl Checked {
 
     /// Returns the lines of a table and of the tables inside it.
     fn line_range(&self, table: &str, index: usize) -> Option<Range<usize>> {
-        let begin = self.line_of(table, index)?;
+        let begin = self.find_table_line(table, index)?;
         let is_inside = |name: &str| {
             name.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')) && index == 0
         };
@@ -95,7 +95,7 @@ impl AgentFile {
     /// # Errors
     ///
     /// [`ConfigError`] if the file itself cannot be read.
-    pub fn check(path: &Path) -> Result<Checked, ConfigError> {
+    pub fn check(path: &Path) -> Result<CheckedFile, ConfigError> {
         let written = read_text(path)?;
         let (_, broken) = DeTable::parse_recoverable(&written);
         if !broken.is_empty() {
@@ -103,7 +103,7 @@ impl AgentFile {
             let broken = broken.iter().map(|error| of_toml(path, &written, error));
             let mut mistakes: Vec<ConfigError> = broken.collect();
             mistakes.sort_by_key(ConfigError::line);
-            return Ok(Checked {
+            return Ok(CheckedFile {
                 file: None,
                 mistakes,
                 headers: Vec::new(),
@@ -138,6 +138,6 @@ impl AgentFile {
             }
         };
         mistakes.sort_by_key(ConfigError::line);
-        Ok(Checked { file, mistakes, headers, stand_ins })
+        Ok(CheckedFile { file, mistakes, headers, stand_ins })
     }
 }

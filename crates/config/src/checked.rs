@@ -68,7 +68,7 @@ pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D
 pub(crate) fn tool_choice<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<ToolChoice>, D::Error> {
-    text(from).map(|choice| Some(ToolChoice::named(&choice)))
+    text(from).map(|choice| Some(ToolChoice::from_word(&choice)))
 }
 
 /// Reads a text that is not blank.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use layer0::error::BoxError;
 
-use crate::line::line_of;
+use crate::line::line_number;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use std::borrow::Cow;
@@ -59,7 +59,7 @@ impl ConfigError {
 
     /// Sets the place of the mistake in the text of the file.
     pub(crate) fn in_text(mut self, text: &str, span: Range<usize>) -> Self {
-        self.line = Some(line_of(text, &span));
+        self.line = Some(line_number(text, &span));
         self.span = Some(span);
         self
     }

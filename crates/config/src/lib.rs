@@ -41,10 +41,10 @@ mod workflow_table;
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
 pub use agent_memory_table::{AgentMemoryTable, MemoryKind, MemoryScope};
 pub use agent_table::{
-    AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
+    AgentTable, BoundSetting, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
 };
 pub use behavior_table::{BehaviorAction, BehaviorStart, BehaviorTable, WebhookTable};
-pub use check::Checked;
+pub use check::CheckedFile;
 pub use environment_table::{EnvironmentTable, NetworkRule};
 pub use error::ConfigError;
 pub use fault_tables::{LogFaultTable, MemoryTable, StoreFault, StoreFaultTable};

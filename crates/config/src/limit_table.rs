@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, IgnoredAny};
 use toml::Spanned;
 
 use crate::ConfigError;
-use crate::line::line_of;
+use crate::line::line_number;
 use crate::parse::parse;
 
 /// Values of `scope`.
@@ -53,7 +53,7 @@ fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 
 /// Finds the places of the limits in the text.
 #[derive(Deserialize)]
-struct Limits {
+struct LimitSpans {
     #[serde(default)]
     limit: Vec<Spanned<IgnoredAny>>,
 }
@@ -71,8 +71,8 @@ pub(crate) fn check_limits(
     });
     let Some((before, at)) = double else { return Ok(()) };
     let LimitTable { scope, per, .. } = &limits[at];
-    let Limits { limit: places } = parse(path, text)?;
-    let line = places.get(before).map_or(0, |place| line_of(text, &place.span()));
+    let LimitSpans { limit: places } = parse(path, text)?;
+    let line = places.get(before).map_or(0, |place| line_number(text, &place.span()));
     let (per, hint) = (per.as_str(), "take one of them out");
     let what = format!("there is already a limit of `{scope}` per {per}, in line {line}");
     let error = ConfigError::new(path, what).with_hint(hint);

@@ -157,7 +157,7 @@ impl TryFrom<WrittenServer> for McpTable {
                 }
                 McpPlace::Command(command)
             }
-            (None, Some(url)) => McpPlace::Url(url_of("url", &name, &url)?),
+            (None, Some(url)) => McpPlace::Url(parse_url("url", &name, &url)?),
             (None, None) => {
                 return Err(format!(
                     "MCP server `{name}` has neither `command` nor `url`; write `command = [\"PROGRAM\", …]` or `url = \"http://…\"`"
@@ -201,7 +201,7 @@ impl TryFrom<WrittenServer> for McpTable {
             ));
         }
         if let Some(url) = oauth.as_ref().and_then(|oauth| oauth.token_url.as_ref()) {
-            url_of("token_url", &name, url)?;
+            parse_url("token_url", &name, url)?;
         }
         Ok(Self {
             name,
@@ -221,7 +221,7 @@ impl TryFrom<WrittenServer> for McpTable {
     }
 }
 
-fn url_of(key: &str, name: &str, written: &str) -> Result<Url, String> {
+fn parse_url(key: &str, name: &str, written: &str) -> Result<Url, String> {
     let url = Url::parse(written)
         .map_err(|error| format!("`{key}` of MCP server `{name}` is no URL: {error}; write such as `http://127.0.0.1:3001/mcp`"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {

@@ -220,18 +220,18 @@ impl ModelTable {
     pub fn pools(&self) -> Vec<Vec<Self>> {
         let alone = Self { pool: Vec::new(), fallback: Vec::new(), ..self.clone() };
         let beside = self.pool.iter().map(|entry| {
-            let entry = self.of(entry, "[[model.pool]]");
+            let entry = self.expand_entry(entry, "[[model.pool]]");
             let model = entry.model.or_else(|| self.model.clone());
             Self { model, ..entry }
         });
         let model = std::iter::once(alone).chain(beside).collect();
         let fallbacks =
-            self.fallback.iter().map(|entry| vec![self.of(entry, "[[model.fallback]]")]);
+            self.fallback.iter().map(|entry| vec![self.expand_entry(entry, "[[model.fallback]]")]);
         std::iter::once(model).chain(fallbacks).collect()
     }
 
     /// Returns the full table of an entry.
-    fn of(&self, entry: &EndpointTable, header: &'static str) -> Self {
+    fn expand_entry(&self, entry: &EndpointTable, header: &'static str) -> Self {
         let entry = entry.clone();
         Self {
             provider: entry.provider,

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::ConfigError;
-use crate::line::line_of;
+use crate::line::line_number;
 use crate::parse::parse;
 
 /// The checked names of a file.
@@ -50,7 +50,7 @@ fn check(
         check_name(own).map_err(|error| refused(format!("{kind}: {error}")))?;
         let same = |other: &&Named| mapped(other.name.as_ref()) == mapped(own);
         let Some(other) = names[..index].iter().find(same) else { continue };
-        let line = line_of(text, &other.name.span());
+        let line = line_number(text, &other.name.span());
         let there = other.name.as_ref().as_str();
         let what = match there == own {
             true => format!("there is already a {kind} named `{own}`, in line {line}"),

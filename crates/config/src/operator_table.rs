@@ -12,7 +12,7 @@ use crate::ConfigError;
 use crate::agent_table::AgentTable;
 use crate::fault_tables::MemoryTable;
 use crate::hints::nearest;
-use crate::line::line_of;
+use crate::line::line_number;
 use crate::parse::parse;
 use crate::scripted_hook::ScriptedHook;
 use crate::scripted_tool::ScriptedTool;
@@ -57,14 +57,14 @@ pub struct OperatorTable {
 #[serde(default)]
 struct OperatorNames {
     entry: Option<Spanned<String>>,
-    agent: Own,
+    agent: AgentName,
     tools: Vec<NamedOperator>,
-    operator: Vec<Operator>,
+    operator: Vec<DeclaredOperator>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Own {
+struct AgentName {
     name: Option<Spanned<String>>,
 }
 
@@ -74,22 +74,22 @@ struct NamedOperator {
 }
 
 #[derive(Deserialize)]
-struct Operator {
+struct DeclaredOperator {
     name: Spanned<String>,
     #[serde(default)]
-    agent: Own,
+    agent: AgentName,
     #[serde(default)]
     tools: Vec<NamedOperator>,
 }
 
 /// A name that is in use, with its owner.
-struct Taken<'t> {
+struct UsedName<'t> {
     kind: &'static str,
     name: &'t str,
     at: Range<usize>,
 }
 
-impl<'t> Taken<'t> {
+impl<'t> UsedName<'t> {
     fn new(kind: &'static str, name: &'t Spanned<String>) -> Self {
         Self { kind, name: name.as_ref(), at: name.span() }
     }
@@ -99,7 +99,7 @@ impl<'t> Taken<'t> {
 /// operator.
 pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError> {
     let OperatorNames { entry, agent, tools, operator } = parse(path, text)?;
-    for Operator { name, agent, .. } in &operator {
+    for DeclaredOperator { name, agent, .. } in &operator {
         let refused = |what: String| ConfigError::new(path, what).in_text(text, name.span());
         check_name(name.as_ref()).map_err(|error| refused(format!("operator: {error}")))?;
         if let Some(other) = agent.name.as_ref().filter(|other| other.as_ref() != name.as_ref()) {
@@ -113,13 +113,13 @@ pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError
         }
     }
     let own_name = agent.name.as_ref();
-    let own = own_name.into_iter().map(|name| Taken::new("agent", name));
+    let own = own_name.into_iter().map(|name| UsedName::new("agent", name));
     let all_tools = tools.iter().chain(operator.iter().flat_map(|operator| &operator.tools));
-    let others = all_tools.map(|tool| Taken::new("tool", &tool.name));
+    let others = all_tools.map(|tool| UsedName::new("tool", &tool.name));
     let mut taken: Vec<_> = own.chain(others).collect();
-    for Operator { name, .. } in &operator {
-        let this = Taken::new("operator", name);
-        let same = |other: &&Taken<'_>| wire_name(other.name) == wire_name(this.name);
+    for DeclaredOperator { name, .. } in &operator {
+        let this = UsedName::new("operator", name);
+        let same = |other: &&UsedName<'_>| wire_name(other.name) == wire_name(this.name);
         if let Some(other) = taken.iter().find(same) {
             return Err(clash(path, text, &this, other));
         }
@@ -140,10 +140,10 @@ pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError
 }
 
 /// Returns the error for two owners of one name, at the later place.
-fn clash(path: &Path, text: &str, this: &Taken<'_>, other: &Taken<'_>) -> ConfigError {
+fn clash(path: &Path, text: &str, this: &UsedName<'_>, other: &UsedName<'_>) -> ConfigError {
     let (earlier, later) =
         if this.at.start < other.at.start { (this, other) } else { (other, this) };
-    let line = line_of(text, &earlier.at);
+    let line = line_number(text, &earlier.at);
     let what = match earlier.name == later.name {
         true => {
             let article = if earlier.kind == "tool" { "a" } else { "an" };

@@ -30,11 +30,11 @@ pub struct SignalTable {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SignalTables {
-    signals: Vec<Signal>,
+    signals: Vec<SignalKeys>,
 }
 
 #[derive(Deserialize)]
-struct Signal {
+struct SignalKeys {
     name: Spanned<String>,
     data: Option<Spanned<Carried>>,
 }
@@ -49,7 +49,7 @@ enum Carried {
 /// Refuses an `input` without text for the model.
 pub(crate) fn check_signals(path: &Path, text: &str) -> Result<(), ConfigError> {
     let SignalTables { signals } = parse(path, text)?;
-    for Signal { name, data } in signals {
+    for SignalKeys { name, data } in signals {
         let says = |data: &Spanned<Carried>| matches!(data.as_ref(), Carried::Text(text) if !text.trim().is_empty());
         if name.as_ref() != "input" || data.as_ref().is_some_and(says) {
             continue;

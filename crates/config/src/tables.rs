@@ -56,7 +56,7 @@ const SINGLE_IN_OPERATOR: [&str; 7] = [
 pub(crate) fn check_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
     // Text that is no TOML is refused when it is parsed.
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
-    let Some((name, at)) = listed(file.get_ref(), &SINGLE) else { return Ok(()) };
+    let Some((name, at)) = find_list(file.get_ref(), &SINGLE) else { return Ok(()) };
     let hint = match name {
         "model" => {
             "write `[model]`; further endpoints of the model go into `[[model.pool]]`, and those that \
@@ -76,14 +76,14 @@ pub(crate) fn check_scenario_tables(path: &Path, text: &str) -> Result<(), Confi
         let what = format!("`{name}` is a list; {of} has one table of this name");
         Err(ConfigError::new(path, what).in_text(text, at))
     };
-    if let Some((name, at)) = listed(file.get_ref(), &SINGLE_IN_SCENARIO) {
+    if let Some((name, at)) = find_list(file.get_ref(), &SINGLE_IN_SCENARIO) {
         let hint = format!("write `[{name}]`");
         return refused("a scenario", name, at).map_err(|error| error.with_hint(hint));
     }
     let operators = file.get_ref().get("operator").and_then(|value| value.get_ref().as_array());
     for operator in operators.into_iter().flatten() {
         let table = operator.get_ref().as_table();
-        if let Some((name, at)) = table.and_then(|table| listed(table, &SINGLE_IN_OPERATOR)) {
+        if let Some((name, at)) = table.and_then(|table| find_list(table, &SINGLE_IN_OPERATOR)) {
             let hint = format!("write `[operator.{name}]`");
             return refused("an operator", name, at).map_err(|error| error.with_hint(hint));
         }
@@ -92,7 +92,7 @@ pub(crate) fn check_scenario_tables(path: &Path, text: &str) -> Result<(), Confi
 }
 
 /// Returns the first of these tables that is a list, with its place.
-fn listed(
+fn find_list(
     table: &DeTable<'_>,
     names: &[&'static str],
 ) -> Option<(&'static str, std::ops::Range<usize>)> {

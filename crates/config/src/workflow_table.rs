@@ -55,7 +55,7 @@ pub enum RestartRule {
 
 /// The keys of an operator that decide whether it is an agent or a workflow.
 #[derive(Deserialize)]
-struct Keys {
+struct OperatorKeys {
     name: String,
     kind: Option<Spanned<WorkflowKind>>,
     steps: Option<Spanned<Vec<Spanned<String>>>>,
@@ -72,12 +72,12 @@ struct Keys {
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]
-    operator: Vec<Keys>,
+    operator: Vec<OperatorKeys>,
 }
 
 type Key<'k> = (&'static str, Option<Range<usize>>);
 
-impl Keys {
+impl OperatorKeys {
     fn of_workflow(&self) -> [Key<'_>; 4] {
         [
             ("steps", self.steps.as_ref().map(Spanned::span)),
@@ -103,28 +103,28 @@ pub(crate) fn check_workflows(path: &Path, text: &str) -> Result<(), ConfigError
     let File { operator } = crate::parse::parse(path, text)?;
     let names: Vec<&str> = operator.iter().map(|keys| keys.name.as_str()).collect();
     for keys in &operator {
-        check(keys, &names).map_err(|Refusal { what, at, hint }| {
+        check(keys, &names).map_err(|WorkflowMistake { what, at, hint }| {
             ConfigError::new(path, what).in_text(text, at).with_hint(hint)
         })?;
     }
     Ok(())
 }
 
-struct Refusal {
+struct WorkflowMistake {
     what: String,
     at: Range<usize>,
     hint: String,
 }
 
-fn refusal(what: impl Into<String>, at: Range<usize>, hint: impl Into<String>) -> Refusal {
-    Refusal { what: what.into(), at, hint: hint.into() }
+fn refusal(what: impl Into<String>, at: Range<usize>, hint: impl Into<String>) -> WorkflowMistake {
+    WorkflowMistake { what: what.into(), at, hint: hint.into() }
 }
 
 fn first<const N: usize>(keys: [Key<'_>; N]) -> Option<(&'static str, Range<usize>)> {
     keys.into_iter().find_map(|(key, at)| Some((key, at?)))
 }
 
-fn check(keys: &Keys, names: &[&str]) -> Result<(), Refusal> {
+fn check(keys: &OperatorKeys, names: &[&str]) -> Result<(), WorkflowMistake> {
     let Some(kind) = &keys.kind else {
         return match first(keys.of_workflow()) {
             Some((key, at)) => {
@@ -166,11 +166,11 @@ fn check(keys: &Keys, names: &[&str]) -> Result<(), Refusal> {
 }
 
 fn check_steps(
-    keys: &Keys,
+    keys: &OperatorKeys,
     kind: WorkflowKind,
     at_kind: &Range<usize>,
     names: &[&str],
-) -> Result<(), Refusal> {
+) -> Result<(), WorkflowMistake> {
     let none = Vec::new();
     let steps = keys.steps.as_ref().map_or(&none, Spanned::as_ref);
     let at = keys.steps.as_ref().map_or_else(|| at_kind.clone(), Spanned::span);

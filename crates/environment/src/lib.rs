@@ -50,5 +50,5 @@ pub use helper::{Helper, enter};
 pub use not_enforced::NotEnforced;
 pub use rules::{Network, Rules};
 pub use support::{Mechanism, Support, SupportRow};
-pub use walled::{Ended, Held, ProgramInput, Walled, WalledProgram};
+pub use walled::{BlockedOperations, ProgramExit, ProgramInput, Walled, WalledProgram};
 pub use walls::Walls;

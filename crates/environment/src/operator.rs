@@ -16,9 +16,9 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 
-use self::ends::OutOfTime;
+use self::ends::DeadlinePassed;
 use self::lines::NoAnswer;
-use crate::{Ended, Walled, WalledProgram, Walls};
+use crate::{ProgramExit, Walled, WalledProgram, Walls};
 
 /// The longest answer, and the most that is read of errors, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -52,7 +52,7 @@ impl Environment for Walls {
         };
         let left = context.deadline.map(|deadline| deadline.since(SystemClock.now()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(OperatorError::failed(OutOfTime::unbegun(name)).into());
+            return Err(OperatorError::from_failure(DeadlinePassed::before_start(name)).into());
         }
         let line = lines::task(&task, &context);
         let takes_signals = program.takes_signals;
@@ -69,18 +69,18 @@ impl Environment for Walls {
             tokio::select! {
                 heard = hear(&mut walled) => {
                     let (answer, errors, ended) = heard?;
-                    concluded(name, &walled, &answer, &errors, &ended)
+                    read_result(name, &walled, &answer, &errors, &ended)
                 }
                 end = tell(stdin, &context.signals) => match end {
-                    End::Cancelled => Ok(cancelled()),
-                    End::Unfit(signal) => Err(unfit(name, &signal)),
+                    EarlyEnd::Cancelled => Ok(cancelled_answer()),
+                    EarlyEnd::Unfit(signal) => Err(unfit(name, &signal)),
                 },
             }
         };
         // What is left of the program ends as its walls are dropped.
         tokio::select! {
             ended = work => ended,
-            () = late => Err(OperatorError::failed(OutOfTime::begun(name)).into()),
+            () = late => Err(OperatorError::from_failure(DeadlinePassed::after_start(name)).into()),
         }
     }
 }
@@ -91,20 +91,20 @@ fn walled_program(program: OperatorProgram) -> WalledProgram {
 }
 
 /// Why a program is ended before it has answered.
-enum End {
+enum EarlyEnd {
     Cancelled,
     /// It was sent a signal that it does not take.
     Unfit(Signal),
 }
 
 /// Gives the program the signals that it takes. Returns when it is to be ended.
-async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> End {
+async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> EarlyEnd {
     loop {
         let signal = poll_fn(|context| signals.poll_take(context)).await;
         let line = match (&*signal.name, &stdin) {
-            (Signal::CANCEL, _) => return End::Cancelled,
+            (Signal::CANCEL, _) => return EarlyEnd::Cancelled,
             (_, Some(_)) => lines::signal(&signal),
-            (_, None) => return End::Unfit(signal),
+            (_, None) => return EarlyEnd::Unfit(signal),
         };
         if let Some(stdin) = &mut stdin {
             tokio::select! {
@@ -116,8 +116,8 @@ async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> End {
     }
 }
 
-fn cancelled() -> Answer {
-    let mut answer = Answer::completed(Value::Null);
+fn cancelled_answer() -> Answer {
+    let mut answer = Answer::from_output(Value::Null);
     answer.stop = Stop::Cancelled;
     answer
 }
@@ -131,7 +131,7 @@ fn unfit(operator: &str, signal: &Signal) -> EnvError {
 }
 
 /// Reads all that a program says, and waits for its end.
-async fn hear(walled: &mut Walled) -> Result<(Vec<u8>, String, Ended), EnvError> {
+async fn hear(walled: &mut Walled) -> Result<(Vec<u8>, String, ProgramExit), EnvError> {
     let (stdout, stderr) = (walled.stdout.take(), walled.stderr.take());
     let (answer, errors) = tokio::join!(read(stdout, MAX_BYTES), read(stderr, MAX_ERRORS));
     let ended = walled.wait().await?;
@@ -149,15 +149,15 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
 }
 
 /// Says what came of a program that has ended by itself.
-fn concluded(
+fn read_result(
     operator: &str,
     walled: &Walled,
     answer: &[u8],
     errors: &str,
-    ended: &Ended,
+    ended: &ProgramExit,
 ) -> Result<Answer, EnvError> {
     match lines::answer(answer) {
-        Ok(output) if ended.is_success() => Ok(Answer::completed(output)),
+        Ok(output) if ended.is_success() => Ok(Answer::from_output(output)),
         answered => Err(walled.explain(errors).unwrap_or_else(|| {
             let why = match answered {
                 Ok(_) => format!("operator `{operator}` answered, and ended with {ended}"),

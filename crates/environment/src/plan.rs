@@ -11,12 +11,12 @@ pub(crate) enum Outer {
     /// Probe the mechanisms of this machine.
     Probe,
     /// Set up the surroundings of a program.
-    Run(Surroundings),
+    Run(IsolationPlan),
 }
 
 /// The surroundings of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Surroundings {
+pub(crate) struct IsolationPlan {
     /// Whether it gets user and process namespaces.
     pub(crate) namespaces: bool,
     /// Whether it gets a separate network.
@@ -39,7 +39,7 @@ pub(crate) struct GroupPlan {
 
 /// The message to the inner helper: the walls, and the program. The program's standard input is sent with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Inner {
+pub(crate) struct InnerPlan {
     pub(crate) program: ProgramPlan,
     /// Whether it is process 1 of a namespace.
     pub(crate) is_init: bool,

@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-pub(crate) use gate::Gate;
-pub(crate) use notes::{Note, Notes};
+pub(crate) use gate::HostGate;
+pub(crate) use notes::{Intervention, Interventions};
 
 /// Maximum number of concurrent connections of one program; further ones wait.
 const MOST_CONNECTIONS: usize = 256;
@@ -58,7 +58,7 @@ fn descriptor_limit() -> usize {
 }
 
 /// Serves the connections of a program until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, gate: Gate, notes: Arc<Notes>) {
+pub(crate) async fn serve(listener: TcpListener, gate: HostGate, notes: Arc<Interventions>) {
     let free = Arc::new(Semaphore::new(ROOM.of_one));
     let mut connections = JoinSet::new();
     loop {
@@ -66,7 +66,7 @@ pub(crate) async fn serve(listener: TcpListener, gate: Gate, notes: Arc<Notes>) 
         let Ok(room) = Arc::clone(&ROOM.of_all).acquire_owned().await else { return };
         tokio::select! {
             accepted = listener.accept() => {
-                let Some((stream, _)) = connected(accepted, &SystemClock).await else { continue };
+                let Some((stream, _)) = accept_or_pause(accepted, &SystemClock).await else { continue };
                 let (gate, notes) = (gate.clone(), Arc::clone(&notes));
                 connections.spawn(async move {
                     connection::serve(stream, gate, notes).await;
@@ -79,7 +79,7 @@ pub(crate) async fn serve(listener: TcpListener, gate: Gate, notes: Arc<Notes>) 
 }
 
 /// Returns an accepted connection; after a failure, waits before the next attempt.
-async fn connected<S>(accepted: io::Result<S>, clock: &dyn Clock) -> Option<S> {
+async fn accept_or_pause<S>(accepted: io::Result<S>, clock: &dyn Clock) -> Option<S> {
     if accepted.is_err() {
         clock.sleep(PAUSE).await;
     }
@@ -107,10 +107,10 @@ mod tests {
         let clock = VirtualClock::starting_at(layer0::Timestamp::default());
         let waiting = clock.clone();
         let tried = async move {
-            assert_eq!(connected(Ok("stream"), &waiting).await, Some("stream"));
+            assert_eq!(accept_or_pause(Ok("stream"), &waiting).await, Some("stream"));
             assert!(waiting.monotonic().is_zero());
             let failed = io::Error::other("too many open files");
-            assert_eq!(connected(Err::<&str, _>(failed), &waiting).await, None);
+            assert_eq!(accept_or_pause(Err::<&str, _>(failed), &waiting).await, None);
         };
         clock.track(Box::pin(tried)).await;
         assert_eq!(clock.monotonic(), PAUSE);

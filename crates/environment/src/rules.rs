@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use check::check;
 pub(crate) use host::HostRule;
-pub(crate) use listed::Listed;
+pub(crate) use listed::ListedPaths;
 pub(crate) use system::DEVICES;
 
 /// The hosts that a program may reach.

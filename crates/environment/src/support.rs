@@ -49,7 +49,7 @@ impl Support {
         if let Some(known) = KNOWN.get() {
             return Ok(known.clone());
         }
-        let probe::Found { rows, landlock_abi, homes } = probe::run(helper)?;
+        let probe::ProbeFindings { rows, landlock_abi, homes } = probe::run(helper)?;
         Ok(KNOWN.get_or_init(|| Self { rows, landlock_abi, homes }).clone())
     }
 

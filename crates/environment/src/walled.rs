@@ -16,14 +16,14 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use ended::Ended;
+pub use ended::ProgramExit;
 pub use program::{ProgramInput, WalledProgram};
 
 use crate::Walls;
-use crate::proxy::{Note, Notes};
+use crate::proxy::{Intervention, Interventions};
 
 /// How a program ended, once it has.
-type End = watch::Receiver<Option<Result<Ended, String>>>;
+type ExitReceiver = watch::Receiver<Option<Result<ProgramExit, String>>>;
 
 /// A program that runs within walls.
 ///
@@ -59,8 +59,8 @@ pub struct Walled {
     pub stderr: Option<ChildStderr>,
     id: u32,
     walls: Walls,
-    notes: Arc<Notes>,
-    end: End,
+    notes: Arc<Interventions>,
+    end: ExitReceiver,
     /// Follows the program; when it is aborted, the helper ends everything.
     _tasks: JoinSet<()>,
 }
@@ -81,7 +81,7 @@ impl Walled {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing: the program goes on.
-    pub async fn wait(&mut self) -> Result<Ended, EnvError> {
+    pub async fn wait(&mut self) -> Result<ProgramExit, EnvError> {
         let gone = |why: String| EnvError::Other(why.into());
         let ended = self.end.wait_for(Option::is_some).await;
         let ended =
@@ -96,13 +96,13 @@ impl Walled {
     /// limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has ended.
     #[must_use]
     pub fn broken(&self) -> Vec<EnvError> {
-        self.held().all()
+        self.blocked_operations().all()
     }
 
     /// Returns what tells of the same as [`Walled::broken`], for those who do not have the program.
     #[must_use]
-    pub fn held(&self) -> Held {
-        Held(Arc::clone(&self.notes))
+    pub fn blocked_operations(&self) -> BlockedOperations {
+        BlockedOperations(Arc::clone(&self.notes))
     }
 
     /// Returns the wall that a program ran into, as the kernel and the proxy saw it: a limit that was counted, a call
@@ -112,10 +112,11 @@ impl Walled {
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
         let notes = self.notes.all();
-        let is_counted = |note: &&Note| matches!(note, Note::Limit(_) | Note::Call(_));
+        let is_counted =
+            |note: &&Intervention| matches!(note, Intervention::Limit(_) | Intervention::Call(_));
         let counted = notes.iter().find(is_counted);
         let named = || notes.iter().rev().find(|note| note.is_named_in(stderr));
-        let denied = || notes.iter().rfind(|note| matches!(note, Note::Denied { .. }));
+        let denied = || notes.iter().rfind(|note| matches!(note, Intervention::Denied { .. }));
         let found = counted.or_else(named).or_else(denied).or_else(|| notes.last());
         found.cloned().map(error)
     }
@@ -129,9 +130,9 @@ impl Walled {
 
 /// Tells what the walls of a program have held. Clones tell of the same program.
 #[derive(Debug, Clone)]
-pub struct Held(Arc<Notes>);
+pub struct BlockedOperations(Arc<Interventions>);
 
-impl Held {
+impl BlockedOperations {
     /// Returns what they have held until now; see [`Walled::broken`].
     #[must_use]
     pub fn all(&self) -> Vec<EnvError> {
@@ -139,10 +140,12 @@ impl Held {
     }
 }
 
-fn error(note: Note) -> EnvError {
+fn error(note: Intervention) -> EnvError {
     match note {
-        Note::Call(what) => EnvError::IsolationViolation(what),
-        Note::Denied { what, .. } | Note::Unrouted(what) => EnvError::NetworkDenied(what),
-        Note::Limit(what) => EnvError::ResourceExceeded(what),
+        Intervention::Call(what) => EnvError::IsolationViolation(what),
+        Intervention::Denied { what, .. } | Intervention::Unrouted(what) => {
+            EnvError::NetworkDenied(what)
+        }
+        Intervention::Limit(what) => EnvError::ResourceExceeded(what),
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use layer0::error::EnvError;
 
-pub(crate) use decide::Decision;
+pub(crate) use decide::EnforcementPlan;
 
-use crate::proxy::Gate;
+use crate::proxy::HostGate;
 use crate::rules::check;
 use crate::{Helper, NotEnforced, Rules, Support};
 
@@ -16,15 +16,15 @@ use crate::{Helper, NotEnforced, Rules, Support};
 ///
 /// A clone refers to the same walls.
 #[derive(Debug, Clone)]
-pub struct Walls(Arc<Parts>);
+pub struct Walls(Arc<WallParts>);
 
 #[derive(Debug)]
-struct Parts {
+struct WallParts {
     rules: Rules,
     helper: Helper,
     support: Support,
-    decision: Decision,
-    gate: Gate,
+    decision: EnforcementPlan,
+    gate: HostGate,
 }
 
 impl Walls {
@@ -38,13 +38,13 @@ impl Walls {
     pub fn new(rules: Rules, helper: Helper) -> Result<Self, EnvError> {
         let (hosts, listed) = check(&rules)?;
         let support = Support::probe(&helper)?;
-        let decision = Decision::new(&rules, listed, &support);
+        let decision = EnforcementPlan::new(&rules, listed, &support);
         if !rules.best_effort && !decision.not_enforced.is_empty() {
             let lacks: Vec<_> = decision.not_enforced.iter().map(ToString::to_string).collect();
             return Err(EnvError::ProvisionFailed(lacks.join("; ")));
         }
-        let gate = Gate::new(rules.network.clone(), hosts, rules.private);
-        Ok(Self(Arc::new(Parts { rules, helper, support, decision, gate })))
+        let gate = HostGate::new(rules.network.clone(), hosts, rules.private);
+        Ok(Self(Arc::new(WallParts { rules, helper, support, decision, gate })))
     }
 
     /// Returns the rules that are not enforced; empty unless the rules set `best_effort`.
@@ -79,11 +79,11 @@ impl Walls {
         &self.0.helper
     }
 
-    pub(crate) fn decision(&self) -> &Decision {
+    pub(crate) fn decision(&self) -> &EnforcementPlan {
         &self.0.decision
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &HostGate {
         &self.0.gate
     }
 }

@@ -73,7 +73,7 @@ const READERS: &[(&str, Read)] = &[
         }
         drop(black_box(stream.finish()));
     }),
-    ("summary", |_, text| drop(black_box(Summary::of(text, Some("CODE"))))),
+    ("summary", |_, text| drop(black_box(Summary::from_error(text, Some("CODE"))))),
     ("error", |redactor, text| {
         let origin = Origin::new(Timestamp::default(), "s", "run", "c", "sql");
         let reason = Code::new(code::TOOL_EXECUTION_FAILED);

@@ -40,7 +40,7 @@ impl ErrorCount {
 
     /// Counts errors in groups, in the order of [`ErrorStore::count`](crate::ErrorStore::count).
     #[must_use]
-    pub fn of(errors: &[ErrorRecord], by: CountBy, limit: Option<u32>) -> Vec<Self> {
+    pub fn group_errors(errors: &[ErrorRecord], by: CountBy, limit: Option<u32>) -> Vec<Self> {
         let mut groups: BTreeMap<String, Self> = BTreeMap::new();
         for error in errors {
             let key = match by {

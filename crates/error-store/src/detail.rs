@@ -64,7 +64,8 @@ impl Tool for ErrorDetail {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let id = arguments.text_of("error_id").map_err(|error| error.with_code(INVALID_INPUT))?;
+        let id =
+            arguments.required_text("error_id").map_err(|error| error.with_code(INVALID_INPUT))?;
         let span = tracing::info_span!("error_store.get", session = %context.session);
         let error_id = ErrorId::from(id);
         let get = |session| self.0.get(session, &error_id);

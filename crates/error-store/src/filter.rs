@@ -105,7 +105,7 @@ impl ErrorFilter {
         };
         self.session.as_ref().is_none_or(|session| session == error.session())
             && same(&self.tool, error.tool())
-            && self.reason.as_deref().is_none_or(|wanted| error.reason().is_of(wanted))
+            && self.reason.as_deref().is_none_or(|wanted| error.reason().matches(wanted))
             && self.from.is_none_or(|from| error.at() >= from)
             && self.to.is_none_or(|to| error.at() < to)
             && self.id_prefix.as_deref().is_none_or(|it| error.id().as_str().starts_with(it))

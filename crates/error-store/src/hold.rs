@@ -36,7 +36,7 @@ impl Holds {
     pub fn hold(&self, session: &SessionId) -> Hold {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *held.entry(session.clone()).or_default() += 1;
-        Hold::holding(Held { holds: self.clone(), session: session.clone() })
+        Hold::holding(HeldSession { holds: self.clone(), session: session.clone() })
     }
 
     /// Returns whether a run of this session is open.
@@ -46,12 +46,12 @@ impl Holds {
     }
 }
 
-struct Held {
+struct HeldSession {
     holds: Holds,
     session: SessionId,
 }
 
-impl Drop for Held {
+impl Drop for HeldSession {
     fn drop(&mut self) {
         let mut held = self.holds.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = held.get_mut(&self.session) {

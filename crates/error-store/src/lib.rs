@@ -55,6 +55,6 @@ pub use results::{
     truncated_text,
 };
 pub use retention::{Pruned, Retention};
-pub use store::{ErrorStats, ErrorStore, Stored};
+pub use store::{ErrorStats, ErrorStore, StoredError};
 pub use stores::Store;
 pub use summary::{MAX_SUMMARY_CHARS, Summary};

@@ -20,7 +20,7 @@ pub enum Lookup<T> {
 impl<T> Lookup<T> {
     /// Returns the item that was found.
     #[must_use]
-    pub fn found(self) -> Option<T> {
+    pub fn into_item(self) -> Option<T> {
         match self {
             Self::Found(found) => Some(found),
             Self::Expired | Self::Missing => None,

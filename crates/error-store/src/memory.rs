@@ -5,10 +5,10 @@ use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::id::{ErrorId, RunId, SessionId};
 
-use crate::shelf::{Item, Shelf};
+use crate::shelf::{Shelf, ShelfItem};
 use crate::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Holds, Lookup, NewError, Pruned,
-    Retention, StoreError, Stored, error_id,
+    Retention, StoreError, StoredError, error_id,
 };
 
 /// The default capacity of a store in memory, in bytes.
@@ -32,19 +32,19 @@ struct KeptErrors {
 /// Errors with indexes: a store is queried in every failing call.
 #[derive(Debug, Default)]
 struct Rows {
-    shelf: Shelf<Row>,
+    shelf: Shelf<ErrorRow>,
     by_fingerprint: HashMap<(SessionId, String), u64>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct ErrorRow {
     record: ErrorRecord,
     fingerprint: String,
     /// The runs that met it.
     runs: BTreeSet<RunId>,
 }
 
-impl Item for Row {
+impl ShelfItem for ErrorRow {
     fn id(&self) -> &str {
         self.record.id().as_str()
     }
@@ -74,13 +74,13 @@ impl Rows {
     fn add(&mut self, record: ErrorRecord, fingerprint: String) {
         let key = (record.session().clone(), fingerprint.clone());
         let runs = BTreeSet::from([record.run().clone()]);
-        let number = self.shelf.add(Row { record, fingerprint, runs });
+        let number = self.shelf.add(ErrorRow { record, fingerprint, runs });
         // A copied error keeps its id; new occurrences count for the error that was here.
         self.by_fingerprint.entry(key).or_insert(number);
     }
 
     /// Removes a row's fingerprint, unless another row of the same error is counted under it.
-    fn forget(by_fingerprint: &mut HashMap<(SessionId, String), u64>, number: u64, row: Row) {
+    fn forget(by_fingerprint: &mut HashMap<(SessionId, String), u64>, number: u64, row: ErrorRow) {
         let key = (row.record.session().clone(), row.fingerprint);
         if by_fingerprint.get(&key) == Some(&number) {
             by_fingerprint.remove(&key);
@@ -129,7 +129,7 @@ impl Default for MemoryErrorStore {
 
 #[async_trait]
 impl ErrorStore for MemoryErrorStore {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         let fingerprint = error.fingerprint();
         let (at, session) = (error.origin().at, error.origin().session.clone());
         let mut rows = self.rows();
@@ -138,7 +138,7 @@ impl ErrorStore for MemoryErrorStore {
             rows.shelf.change(number, |row| {
                 row.record.see_again(at);
                 row.runs.insert(error.origin().run.clone());
-                Stored { id: row.record.id().clone(), occurrences: row.record.occurrences() }
+                StoredError { id: row.record.id().clone(), occurrences: row.record.occurrences() }
             })
         });
         if let Some(stored) = again {
@@ -152,7 +152,7 @@ impl ErrorStore for MemoryErrorStore {
         };
         self.make_room(&mut rows, error.raw())?;
         rows.add(error.into_record(id.clone()), fingerprint);
-        Ok(Stored { id, occurrences: 1 })
+        Ok(StoredError { id, occurrences: 1 })
     }
 
     async fn keep(&self, record: ErrorRecord) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use layer0::id::{ResultId, SessionId};
 
 use crate::memory::{DEFAULT_CAPACITY, no_room, size_of_text};
 use crate::results::{NewResult, ResultEntry, ResultRecord, ResultStore, result_id};
-use crate::shelf::{Item, Shelf};
+use crate::shelf::{Shelf, ShelfItem};
 use crate::{Hold, Holds, Lookup, Pruned, ResultFilter, Retention, StoreError};
 
 /// A result store that lives as long as the process. It holds at most 16 MiB by default; beyond that, it drops the
@@ -61,7 +61,7 @@ impl Default for MemoryResultStore {
     }
 }
 
-impl Item for ResultRecord {
+impl ShelfItem for ResultRecord {
     fn id(&self) -> &str {
         self.id.as_str()
     }

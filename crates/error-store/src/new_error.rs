@@ -51,7 +51,7 @@ impl NewError {
     ) -> Self {
         let text = redactor.redact(text);
         let code = code.filter(|code| !code.is_empty()).map(|code| author_code(code, redactor));
-        let summary = Summary::of(&text, code.as_deref());
+        let summary = Summary::from_error(&text, code.as_deref());
         let shown = if summary.cut { summary.own_chars } else { usize::MAX };
         let kept = text.chars().count().saturating_sub(shown);
         Self {

@@ -2,7 +2,7 @@
 
 use layer0::id::ErrorId;
 
-use crate::{Stored, Summary};
+use crate::{StoredError, Summary};
 
 /// Maximum characters that the model reads of an error that could not be stored.
 pub const FALLBACK_CHARS: usize = 500;
@@ -10,7 +10,7 @@ pub const FALLBACK_CHARS: usize = 500;
 /// Returns the text for a stored error: a headline, its summary, its id and, if something was cut, how to read the
 /// rest.
 #[must_use]
-pub fn stored_text(headline: &str, summary: &Summary, stored: &Stored) -> String {
+pub fn stored_text(headline: &str, summary: &Summary, stored: &StoredError) -> String {
     let id: &ErrorId = &stored.id;
     let seen = match stored.occurrences {
         0 | 1 => String::new(),
@@ -51,14 +51,14 @@ mod tests {
     /// Spec: S5, S8
     #[test]
     fn model_reads_how_to_get_the_rest() {
-        let stored = |occurrences| Stored { id: "err_1".into(), occurrences };
-        let whole = Summary::of("Short error", None);
+        let stored = |occurrences| StoredError { id: "err_1".into(), occurrences };
+        let whole = Summary::from_error("Short error", None);
         let headline = "Tool 'X' failed: Short error";
         assert_eq!(
             stored_text(headline, &whole, &stored(1)),
             "Tool 'X' failed: Short error\n[Error ID: err_1]"
         );
-        let cut = Summary::of("first\nsecond", None);
+        let cut = Summary::from_error("first\nsecond", None);
         assert_eq!(
             stored_text("Tool 'X' failed: first", &cut, &stored(3)),
             "Tool 'X' failed: first (seen 3 times)\n[Error ID: err_1]\n\

@@ -91,7 +91,12 @@ impl ErrorRecord {
 
     /// Sets the number of occurrences, the time of the last one, and the characters that its summary saves each time.
     #[must_use]
-    pub const fn seen(mut self, occurrences: u64, last_at: Timestamp, chars_kept: u64) -> Self {
+    pub const fn with_occurrences(
+        mut self,
+        occurrences: u64,
+        last_at: Timestamp,
+        chars_kept: u64,
+    ) -> Self {
         self.occurrences = occurrences;
         self.last_at = last_at;
         self.chars_kept = chars_kept;

@@ -58,7 +58,8 @@ impl Tool for ResultDetail {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let id = arguments.text_of("result_id").map_err(|error| error.with_code(INVALID_INPUT))?;
+        let id =
+            arguments.required_text("result_id").map_err(|error| error.with_code(INVALID_INPUT))?;
         let result_id = ResultId::from(id);
         let get = |session| self.0.get(session, &result_id);
         let found = look_up(&context.sessions, get).await;

@@ -14,7 +14,7 @@ const MAX_EXPIRED: usize = 4_096;
 const ROW_BYTES: u64 = 512;
 
 /// A row of a shelf.
-pub(crate) trait Item {
+pub(crate) trait ShelfItem {
     fn id(&self) -> &str;
     fn session(&self) -> &SessionId;
     fn last_at(&self) -> Timestamp;
@@ -46,7 +46,7 @@ impl<I> Default for Shelf<I> {
     }
 }
 
-impl<I: Item> Shelf<I> {
+impl<I: ShelfItem> Shelf<I> {
     pub(crate) fn add(&mut self, item: I) -> u64 {
         self.last += 1;
         self.by_id.insert(item.id().to_owned(), self.last);

@@ -11,14 +11,14 @@ use crate::{
 /// The id and count of a stored error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct StoredError {
     /// Its id; the earlier id if the session already had an equal error.
     pub id: ErrorId,
     /// Number of occurrences in the session.
     pub occurrences: u64,
 }
 
-impl Stored {
+impl StoredError {
     /// Creates the result from the id and the number of occurrences in the session.
     #[must_use]
     pub const fn new(id: ErrorId, occurrences: u64) -> Self {
@@ -80,7 +80,7 @@ pub trait ErrorStore: Send + Sync {
     /// # Cancel safety
     ///
     /// If the future is dropped, the error is stored completely or not at all.
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError>;
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError>;
 
     /// Stores an error of another store under its own id; an existing one stays unchanged.
     ///
@@ -152,7 +152,7 @@ pub trait ErrorStore: Send + Sync {
     async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
         let limit = filter.limit;
         let errors = self.list(ErrorFilter { limit: None, ..filter }).await?;
-        Ok(ErrorCount::of(&errors, by, limit))
+        Ok(ErrorCount::group_errors(&errors, by, limit))
     }
 
     /// Keeps the errors of a session from being pruned while it has an open run. A store that knows the open runs from

@@ -44,7 +44,7 @@ impl Summary {
     /// assert!(summary.cut);
     /// ```
     #[must_use]
-    pub fn of(error: &str, code: Option<&str>) -> Self {
+    pub fn from_error(error: &str, code: Option<&str>) -> Self {
         let message = json_message(error);
         let text = message.as_deref().unwrap_or(error);
         let line = telling_line(text);
@@ -76,7 +76,7 @@ impl Summary {
 pub(crate) fn one_line(summary: &str) -> String {
     let is_one =
         !summary.chars().any(char::is_control) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
-    if is_one { summary.to_owned() } else { Summary::of(summary, None).text }
+    if is_one { summary.to_owned() } else { Summary::from_error(summary, None).text }
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     fn the_line_that_says_most_is_taken() {
         #[track_caller]
         fn check(error: &str, code: Option<&str>, text: &str, cut: bool) {
-            let summary = Summary::of(error, code);
+            let summary = Summary::from_error(error, code);
             assert_eq!((summary.text.as_str(), summary.cut), (text, cut));
         }
         check("Short error", None, "Short error", false);
@@ -155,7 +155,7 @@ mod tests {
             (format!("\u{1b}]0;{}\u{7}", "t".repeat(2_000)), "a b"),
             (format!("\u{9b}{}m", "0".repeat(300)), "a b"),
         ] {
-            assert_eq!(Summary::of(&format!("a{hidden}b"), None).text, text);
+            assert_eq!(Summary::from_error(&format!("a{hidden}b"), None).text, text);
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         /// Spec: S4
         #[test]
         fn a_summary_is_one_bounded_line(error in any::<String>(), code in proptest::option::of(".{0,200}")) {
-            let summary = Summary::of(&error, code.as_deref());
+            let summary = Summary::from_error(&error, code.as_deref());
             prop_assert!(summary.text.chars().count() <= MAX_SUMMARY_CHARS);
             prop_assert!(!summary.text.chars().any(char::is_control));
         }

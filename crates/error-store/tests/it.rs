@@ -51,7 +51,7 @@ async fn a_long_lived_store_stays_bounded() {
         assert_eq!(store.get(&"s".into(), id).await.unwrap(), Lookup::Expired);
     }
     for id in kept {
-        assert!(store.get(&"s".into(), id).await.unwrap().found().is_some());
+        assert!(store.get(&"s".into(), id).await.unwrap().into_item().is_some());
     }
 }
 
@@ -63,7 +63,7 @@ async fn what_is_held_refuses_what_does_not_fit() {
     let hold = store.hold(&"s".into());
     let refused = store.store(error("s", 1, &"b".repeat(6_000))).await;
     assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
-    assert!(store.get(&"s".into(), &first.id).await.unwrap().found().is_some());
+    assert!(store.get(&"s".into(), &first.id).await.unwrap().into_item().is_some());
     drop(hold);
     store.store(error("s", 1, &"b".repeat(6_000))).await.unwrap();
     assert!(store.get(&"s".into(), &first.id).await.unwrap().is_expired());
@@ -87,7 +87,7 @@ fn summaries_say_what_failed() {
         let path = file.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let (expected, output) = text.split_once("\n====\n").unwrap();
-        let summary = Summary::of(output, None).text;
+        let summary = Summary::from_error(output, None).text;
         if summary != expected {
             wrong.push(format!("{}: {summary:?}, not {expected:?}", path.display()));
         }

@@ -78,7 +78,7 @@ impl<'key> Verifier<'key> {
     pub fn take(&mut self, record: &Record) -> Result<(), LogError> {
         let expected = self.last + 1;
         let is_plain = matches!(record.payload, Payload::Plain(_));
-        let naming = Naming::of(record);
+        let naming = Naming::from_record(record);
         if self.last == 0 {
             let key_id = match record.payload.text() {
                 Some(_) => &naming.key_id,
@@ -88,13 +88,13 @@ impl<'key> Verifier<'key> {
             self.of_first_layout = is_plain;
         }
         if record.seq != expected {
-            return Err(LogError::tampered(expected, "an event is missing"));
+            return Err(LogError::tampered_event(expected, "an event is missing"));
         }
         if is_plain != self.of_first_layout {
-            return Err(LogError::tampered(expected, "its salt is missing"));
+            return Err(LogError::tampered_event(expected, "its salt is missing"));
         }
         if record.seal(&self.previous, self.key) != record.hash {
-            return Err(LogError::tampered(expected, "its hash does not match"));
+            return Err(LogError::tampered_event(expected, "its hash does not match"));
         }
         if let Some(run) = naming.run {
             self.named = Some((expected, run));
@@ -110,11 +110,11 @@ impl<'key> Verifier<'key> {
     /// [`LogError::Tampered`] if events are missing or belong to another run.
     pub fn finish(&self, summary: &RunSummary) -> Result<(), LogError> {
         if self.previous != summary.head {
-            return Err(LogError::tampered(self.last + 1, "the end is cut off"));
+            return Err(LogError::tampered_event(self.last + 1, "the end is cut off"));
         }
         match &self.named {
             Some((seq, run)) if *run != summary.run => {
-                Err(LogError::tampered(*seq, "it names another run"))
+                Err(LogError::tampered_event(*seq, "it names another run"))
             }
             _ => Ok(()),
         }
@@ -129,7 +129,7 @@ struct Naming {
 }
 
 impl Naming {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         match (&*record.event_type, record.payload.text()) {
             // A payload that cannot be read was changed, which its hash shows.
             ("run.started" | "run.forked" | "subscription.opened", Some(text)) => {

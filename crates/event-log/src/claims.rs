@@ -22,10 +22,10 @@ use crate::Claim;
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Claims(Arc<Held>);
+pub struct Claims(Arc<ClaimTable>);
 
 #[derive(Debug)]
-struct Held {
+struct ClaimTable {
     by_run: Mutex<HashMap<RunId, Holding>>,
     /// Epoch of the next claim of a new run.
     next_epoch: AtomicU64,
@@ -45,7 +45,7 @@ struct Holding {
 impl Default for Claims {
     fn default() -> Self {
         let next_epoch = AtomicU64::new(Claim::FIRST);
-        Self(Arc::new(Held { by_run: Mutex::default(), next_epoch }))
+        Self(Arc::new(ClaimTable { by_run: Mutex::default(), next_epoch }))
     }
 }
 
@@ -70,18 +70,18 @@ impl Claims {
         run: &RunId,
         epoch: u64,
         release: impl FnOnce(Option<u64>) + Send + Sync + 'static,
-    ) -> Option<Reserved> {
+    ) -> Option<RunReservation> {
         let mut held = self.lock();
         if held.contains_key(run) {
             return None;
         }
         held.insert(run.clone(), Holding { epoch, owner: None, is_lost: false });
         let release: Option<Box<dyn FnOnce(Option<u64>) + Send + Sync>> = Some(Box::new(release));
-        Some(Reserved { claims: self.clone(), run: run.clone(), release, is_asking: false })
+        Some(RunReservation { claims: self.clone(), run: run.clone(), release, is_asking: false })
     }
 
     /// Marks a claim as released by the append of the run's last event.
-    pub fn ended(&self, run: &RunId) {
+    pub fn mark_released(&self, run: &RunId) {
         if let Some(holding) = self.lock().get_mut(run) {
             holding.epoch = 0;
         }
@@ -165,7 +165,7 @@ impl Claims {
 
 /// A run reserved for this process until it is dropped.
 #[must_use = "the run is free again when it is dropped"]
-pub struct Reserved {
+pub struct RunReservation {
     claims: Claims,
     run: RunId,
     release: Option<Box<dyn FnOnce(Option<u64>) + Send + Sync>>,
@@ -173,7 +173,7 @@ pub struct Reserved {
     is_asking: bool,
 }
 
-impl Reserved {
+impl RunReservation {
     /// Marks the claim as requested: if this is dropped before the answer, the run is released whether or not the claim
     /// was granted.
     pub const fn asking(&mut self) {
@@ -181,7 +181,7 @@ impl Reserved {
     }
 
     /// Marks the request as refused.
-    pub const fn refused(&mut self) {
+    pub const fn mark_refused(&mut self) {
         self.is_asking = false;
     }
 
@@ -195,7 +195,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for RunReservation {
     fn drop(&mut self) {
         // The lock is held, so that a claim that follows at once is requested after this release.
         let mut held = self.claims.lock();
@@ -211,7 +211,7 @@ impl Drop for Reserved {
     }
 }
 
-impl fmt::Debug for Reserved {
+impl fmt::Debug for RunReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reserved").field("run", &self.run).finish_non_exhaustive()
     }

@@ -22,10 +22,10 @@ use thiserror::Error;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Cursor(Place);
+pub struct Cursor(CursorPosition);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum CursorPosition {
     Start,
     Now,
     Behind(Behind),
@@ -58,13 +58,13 @@ impl Cursor {
     /// Returns the position before the first event.
     #[must_use]
     pub const fn start() -> Self {
-        Self(Place::Start)
+        Self(CursorPosition::Start)
     }
 
     /// Returns the position after the last event at the time of use.
     #[must_use]
     pub const fn now() -> Self {
-        Self(Place::Now)
+        Self(CursorPosition::Now)
     }
 
     /// Returns the position after an event; for implementations of logs.
@@ -77,7 +77,7 @@ impl Cursor {
             0 => Self::start(),
             _ => {
                 let hash = hash.map(hash_prefix);
-                Self(Place::Behind(Behind { number, hash, store: None }))
+                Self(CursorPosition::Behind(Behind { number, hash, store: None }))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Cursor {
     /// store has the same mark.
     #[must_use]
     pub const fn in_store(mut self, mark: Option<u32>) -> Self {
-        if let Place::Behind(behind) = &mut self.0 {
+        if let CursorPosition::Behind(behind) = &mut self.0 {
             behind.store = mark;
         }
         self
@@ -97,7 +97,7 @@ impl Cursor {
     #[must_use]
     pub fn fits_store(&self, mark: Option<u32>) -> bool {
         match self.0 {
-            Place::Behind(Behind { store: Some(store), .. }) => {
+            CursorPosition::Behind(Behind { store: Some(store), .. }) => {
                 mark.is_none_or(|mark| store == mark)
             }
             _ => true,
@@ -109,9 +109,9 @@ impl Cursor {
     #[must_use]
     pub const fn number(&self) -> Option<u64> {
         match self.0 {
-            Place::Start => Some(0),
-            Place::Now => None,
-            Place::Behind(behind) => Some(behind.number),
+            CursorPosition::Start => Some(0),
+            CursorPosition::Now => None,
+            CursorPosition::Behind(behind) => Some(behind.number),
         }
     }
 
@@ -120,7 +120,7 @@ impl Cursor {
     #[must_use]
     pub fn fits(&self, hash: &Hash) -> bool {
         match self.0 {
-            Place::Behind(Behind { hash: Some(mark), .. }) => mark == hash_prefix(hash),
+            CursorPosition::Behind(Behind { hash: Some(mark), .. }) => mark == hash_prefix(hash),
             _ => true,
         }
     }
@@ -134,9 +134,9 @@ const fn hash_prefix(hash: &Hash) -> u32 {
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Place::Start => f.write_str("start"),
-            Place::Now => f.write_str("now"),
-            Place::Behind(behind) => behind.fmt(f),
+            CursorPosition::Start => f.write_str("start"),
+            CursorPosition::Now => f.write_str("now"),
+            CursorPosition::Behind(behind) => behind.fmt(f),
         }
     }
 }
@@ -165,7 +165,7 @@ impl FromStr for Cursor {
             let mut parts = text.splitn(3, '-');
             let number = parts.next()?.parse().ok().filter(|number| *number > 0)?;
             let (hash, store) = (mark(parts.next())?, mark(parts.next())?);
-            Some(Self(Place::Behind(Behind { number, hash, store })))
+            Some(Self(CursorPosition::Behind(Behind { number, hash, store })))
         };
         let cursor = match text {
             "start" => Some(Self::start()),

@@ -5,7 +5,7 @@ use layer0::Approvers;
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::DecodeError;
-use layer0::failure::{Effect, Facts, Failure, Inner};
+use layer0::failure::{Effect, Facts, Failure, InnerError};
 use layer0::id::{ApprovalId, RunId, SessionId};
 use thiserror::Error;
 
@@ -206,7 +206,7 @@ pub enum LogError {
         seq: u64,
         /// Why not.
         #[source]
-        source: Inner<DecodeError>,
+        source: InnerError<DecodeError>,
     },
     /// The back end cannot be reached, or went away before it answered.
     ///
@@ -245,13 +245,13 @@ impl LogError {
 
     /// Makes [`LogError::Erased`].
     #[must_use]
-    pub const fn erased(seq: u64) -> Self {
+    pub const fn erased_event(seq: u64) -> Self {
         Self::Erased { seq }
     }
 
     /// Makes [`LogError::Followed`].
     #[must_use]
-    pub const fn followed(run: RunId, by: RunId) -> Self {
+    pub const fn followed_run(run: RunId, by: RunId) -> Self {
         Self::Followed { run, by }
     }
 
@@ -293,7 +293,7 @@ impl LogError {
 
     /// Makes [`LogError::Tampered`].
     #[must_use]
-    pub const fn tampered(seq: u64, what: &'static str) -> Self {
+    pub const fn tampered_event(seq: u64, what: &'static str) -> Self {
         Self::Tampered { seq, what }
     }
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use layer0::id::RunId;
 
-use crate::watches::{Watch, Watches};
+use crate::watches::{KeyedWatches, Watch};
 use crate::{Cursor, Record};
 
 /// An event from a [`Feed`](crate::Feed).
@@ -56,7 +56,7 @@ impl FeedPage {
 
 /// Wakes the followers of a log after an append. Clones share the watches.
 #[derive(Debug, Clone, Default)]
-pub struct EventWatches(Watches<()>);
+pub struct EventWatches(KeyedWatches<()>);
 
 impl EventWatches {
     /// Watches for events. Earlier events count as new.
@@ -92,7 +92,7 @@ impl EventWatch {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing: a change is taken only when it returns.
-    pub async fn changed(&mut self) {
+    pub async fn wait_for_change(&mut self) {
         std::future::poll_fn(|cx| self.poll_changed(cx)).await;
     }
 }

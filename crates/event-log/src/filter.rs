@@ -139,7 +139,7 @@ impl RunFilter {
             wanted.as_deref().is_none_or(|wanted| wanted == text)
         };
         let has_reason =
-            |wanted: &String| run.reason.as_ref().is_some_and(|reason| reason.is_of(wanted));
+            |wanted: &String| run.reason.as_ref().is_some_and(|reason| reason.matches(wanted));
         self.reason.as_ref().is_none_or(has_reason)
             && self.session.as_ref().is_none_or(|session| *session == run.session)
             && same(&self.agent, &run.agent)
@@ -216,7 +216,7 @@ impl AttemptFilter {
     /// Returns whether an attempt with this code and end time matches the filter, apart from its run.
     #[must_use]
     pub fn matches(&self, code: &Code, at: Timestamp) -> bool {
-        self.code.as_deref().is_none_or(|wanted| code.is_of(wanted))
+        self.code.as_deref().is_none_or(|wanted| code.matches(wanted))
             && self.from.is_none_or(|from| at >= from)
             && self.to.is_none_or(|to| at < to)
     }

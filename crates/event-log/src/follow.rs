@@ -32,7 +32,7 @@ use crate::{Cursor, EventFilter, EventLog, EventWatch, FeedPage, FeedRecord, Log
 ///
 /// let next = feed.next().await?;
 /// assert_eq!((next.run.as_str(), next.record.seq), ("run_1", 1));
-/// // Kept, it is where a later feed goes on.
+/// // StoredRun, it is where a later feed goes on.
 /// let cursor = feed.cursor().to_string();
 /// # let _ = cursor;
 /// # Ok(())
@@ -99,7 +99,7 @@ impl Feed {
             if let Some(next) = self.try_next().await? {
                 return Ok(next);
             }
-            self.changed().await;
+            self.wait_for_change().await;
         }
     }
 
@@ -132,9 +132,9 @@ impl Feed {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
-    pub async fn changed(&mut self) {
+    pub async fn wait_for_change(&mut self) {
         if self.is_end {
-            self.watch.changed().await;
+            self.watch.wait_for_change().await;
             // The next call reads, also if this future is dropped before it has read.
             self.is_end = false;
         }

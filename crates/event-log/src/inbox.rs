@@ -11,7 +11,7 @@ use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::watches::{Watch, Watches};
+use crate::watches::{KeyedWatches, Watch};
 use crate::{Decision, Settlement};
 
 /// A request to a run from any process.
@@ -201,7 +201,7 @@ impl InboxRequest {
             "expiry" => Self::Expire { approval: approval? },
             "input" => Self::Input { run, text: text?.into() },
             "settlement" => {
-                let mut settlement = Settlement::happened(by);
+                let mut settlement = Settlement::call_happened(by);
                 (settlement.happened, settlement.output) = (happened?, output);
                 Self::Settle { run, call: call?, settlement }
             }
@@ -213,7 +213,7 @@ impl InboxRequest {
 
 /// Wakes the watchers of a run's inbox when it has a new row. Clones share the watches.
 #[derive(Debug, Clone, Default)]
-pub struct InboxWatches(Watches<RunId>);
+pub struct InboxWatches(KeyedWatches<RunId>);
 
 impl InboxWatches {
     /// Watches the inbox of a run. Earlier rows count as new.
@@ -249,7 +249,7 @@ impl InboxWatch {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing: a change is taken only when it returns.
-    pub async fn changed(&mut self) {
+    pub async fn wait_for_change(&mut self) {
         std::future::poll_fn(|cx| self.poll_changed(cx)).await;
     }
 }
@@ -279,7 +279,7 @@ mod tests {
             InboxRequest::Settle {
                 run: run.clone(),
                 call: "c \"1\"\u{0}".into(),
-                settlement: Settlement::happened("ops").with_output(JsonText::string("paid")),
+                settlement: Settlement::call_happened("ops").with_output(JsonText::string("paid")),
             },
             InboxRequest::Settle {
                 run: run.clone(),

@@ -38,7 +38,7 @@ impl InboxReader {
     pub async fn next(&mut self) -> Vec<InboxMessage> {
         loop {
             if self.reading.is_none() {
-                self.watch.changed().await;
+                self.watch.wait_for_change().await;
             }
             let (log, run) = (&self.log, &self.run);
             let read = self.reading.get_or_insert_with(|| {

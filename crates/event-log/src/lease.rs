@@ -30,7 +30,7 @@ pub trait Lease: Send + Sync {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    async fn ended(&self);
+    async fn wait_for_end(&self);
 
     /// Waits until actions with an effect must stop: the lease has ended, or another process may soon take over the
     /// runs.
@@ -39,7 +39,7 @@ pub trait Lease: Send + Sync {
     ///
     /// Dropping the future changes nothing.
     async fn must_stop(&self) {
-        self.ended().await;
+        self.wait_for_end().await;
     }
 
     /// Returns the error of an append to a run once the lease has ended.
@@ -49,7 +49,7 @@ pub trait Lease: Send + Sync {
 
     /// Registers an action with an effect until the returned guard is dropped: a process that leaves waits for the
     /// guard. `None` if no process waits.
-    fn at_work(&self) -> Option<AtWork> {
+    fn at_work(&self) -> Option<ActionGuard> {
         None
     }
 }
@@ -62,7 +62,7 @@ pub trait Lease: Send + Sync {
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-pub async fn begin_work(lease: &dyn Lease) -> Option<AtWork> {
+pub async fn begin_work(lease: &dyn Lease) -> Option<ActionGuard> {
     loop {
         lease.until_may_start().await;
         let at_work = lease.at_work();
@@ -89,16 +89,16 @@ pub async fn while_it_lasts<T>(lease: &dyn Lease, work: impl Future<Output = T>)
 
 /// Guard of an action in progress.
 #[must_use = "it is at work until it is dropped"]
-pub struct AtWork(#[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>);
+pub struct ActionGuard(#[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>);
 
-impl AtWork {
+impl ActionGuard {
     /// Creates a guard that ends when `held` is dropped.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self(Box::new(held))
     }
 }
 
-impl fmt::Debug for AtWork {
+impl fmt::Debug for ActionGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AtWork").finish_non_exhaustive()
     }

@@ -49,7 +49,7 @@ pub use attempts::FailedAttempts;
 pub use callers::open_root;
 pub use chain::{Verifier, verify};
 pub use claim::Claim;
-pub use claims::{Claims, Reserved};
+pub use claims::{Claims, RunReservation};
 pub use cursor::{Cursor, InvalidCursor};
 pub use digest::{task_digest, text_digest};
 pub use error::LogError;
@@ -60,7 +60,7 @@ pub use follow::{Feed, follow};
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use inbox_reader::InboxReader;
 pub use known_end::{Incarnation, KnownEnd, KnownEnds, LostRun};
-pub use lease::{AtWork, Lease, begin_work, while_it_lasts};
+pub use lease::{ActionGuard, Lease, begin_work, while_it_lasts};
 pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;
 pub use pattern::{MAX_CONDITIONS, MAX_PATTERN_CHARS, Pattern, PatternError};
@@ -69,14 +69,15 @@ pub use record::{Payload, Record};
 pub use seal::{KeptRow, RowSeal, RunSeals};
 pub use secret::{LogKey, Seed};
 pub use settlement::Settlement;
-pub use start_key::{Bound, InvalidStartKey, StartKey, StartKeys};
+pub use start_key::{InvalidStartKey, KeyBinding, StartKey, StartKeys};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, UnattendedRuns, stuck_runs};
-pub use subscription::{Moves, Subscription, is_segment, segment_id, segment_of};
+pub use subscription::{Moves, Subscription, is_segment, parse_segment, segment_id};
 pub use summary::{
-    AcceptedLoss, LastFailure, RunState, RunSummary, Terms, agent_of, session_of_fork, sessions_of,
+    AcceptedLoss, LastFailure, RunState, RunSummary, Terms, current_agent, readable_sessions,
+    session_of_fork,
 };
-pub use trace::{Trace, TreeTrace, counted, describe, one_line};
+pub use trace::{Trace, TreeTrace, describe, format_count, one_line};
 pub use transcript_part::TranscriptPart;
 pub use verification::{UncheckedParts, Verified, verify_run};
 pub use writer::RunWriter;

@@ -542,12 +542,12 @@ pub async fn read_records(
     run: &RunId,
 ) -> Result<(RunSummary, Vec<Record>), LogError> {
     let summary = log.summary(run).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let records = records_of(log, &summary).await?;
+    let records = read_verified_records(log, &summary).await?;
     Ok((summary, records))
 }
 
 /// Reads the records that a summary covers, verified against its head.
-pub(crate) async fn records_of(
+pub(crate) async fn read_verified_records(
     log: &dyn EventLog,
     summary: &RunSummary,
 ) -> Result<Vec<Record>, LogError> {

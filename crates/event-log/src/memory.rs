@@ -11,13 +11,13 @@ use layer0::event::EventKind;
 use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 
 use crate::{
-    ApprovalChange, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
-    FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
-    OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys, Subscription,
-    TranscriptPart, is_segment,
+    ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
+    FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, KeyBinding,
+    LogError, LogKey, OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys,
+    Subscription, TranscriptPart, is_segment,
 };
 
-use self::keys::Keys;
+use self::keys::KeyTable;
 use self::sessions::Sessions;
 use self::transcripts::Transcripts;
 
@@ -25,15 +25,15 @@ use self::transcripts::Transcripts;
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     key: Option<LogKey>,
-    runs: Arc<Mutex<Runs>>,
-    keys: Mutex<Keys>,
+    runs: Arc<Mutex<RunTable>>,
+    keys: Mutex<KeyTable>,
     watches: InboxWatches,
     event_watches: EventWatches,
 }
 
 #[derive(Debug, Default)]
-struct Runs {
-    by_id: HashMap<RunId, Kept>,
+struct RunTable {
+    by_id: HashMap<RunId, StoredRun>,
     /// The events of all runs, by run and seq, in the order of appends.
     appended: Vec<(RunId, u64)>,
     sessions: Sessions,
@@ -50,7 +50,7 @@ struct Runs {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredRun {
     summary: RunSummary,
     records: Vec<Record>,
     /// Epoch of the newest claim.
@@ -62,13 +62,13 @@ struct Kept {
 }
 
 /// A request with its sender and time.
-struct Sent<'a> {
+struct IncomingRequest<'a> {
     request: &'a InboxRequest,
     by: &'a str,
     at: Timestamp,
 }
 
-impl Kept {
+impl StoredRun {
     fn new(first: &Batch) -> Self {
         Self {
             summary: RunSummary::new(first.run.clone()),
@@ -106,7 +106,7 @@ impl Kept {
     }
 
     /// Returns an open approval, with the pending request that decides it.
-    fn asked(&self, id: &ApprovalId) -> Option<(&OpenApproval, Option<&InboxRequest>)> {
+    fn find_approval(&self, id: &ApprovalId) -> Option<(&OpenApproval, Option<&InboxRequest>)> {
         let open = self.approvals.iter().find(|open| open.id == *id)?;
         let mut sent = self.inbox.iter().map(|message| &message.request);
         Some((open, sent.find(|request| request.decides() == Some(id))))
@@ -119,7 +119,7 @@ impl Kept {
     }
 
     fn is_undecided(&self, id: &ApprovalId) -> bool {
-        matches!(self.asked(id), Some((_, None)))
+        matches!(self.find_approval(id), Some((_, None)))
     }
 
     /// Returns whether a settlement of this call is pending or recorded.
@@ -136,10 +136,10 @@ impl Kept {
     }
 
     /// Returns whether this request may decide this approval now.
-    fn accepts(&self, id: &ApprovalId, sent: &Sent<'_>) -> Result<bool, LogError> {
+    fn accepts(&self, id: &ApprovalId, sent: &IncomingRequest<'_>) -> Result<bool, LogError> {
         let expired = || LogError::ApprovalExpired(id.clone());
         let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
-        match self.asked(id) {
+        match self.find_approval(id) {
             Some((_, None)) if is_decision && self.is_to_stop() => Ok(false),
             Some((open, None)) if is_decision => open.check(sent.by, sent.at).map(|()| true),
             Some((open, None)) => Ok(open.is_over(sent.at)),
@@ -150,14 +150,14 @@ impl Kept {
     }
 }
 
-impl Runs {
+impl RunTable {
     /// Returns whether a part was made from the whole record of its run.
     fn is_current(&self, part: &TranscriptPart) -> bool {
         self.by_id.get(&part.run).is_some_and(|kept| kept.summary.head == part.head)
     }
 
     /// Returns the run that a request addresses, if its condition holds.
-    fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
+    fn accepts(&self, sent: &IncomingRequest<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
             InboxRequest::Cancel { run }
             | InboxRequest::Input { run, .. }
@@ -179,7 +179,7 @@ impl Runs {
     }
 
     /// Returns an event by its number, with its run.
-    fn event(&self, number: usize) -> Option<(&Kept, &Record)> {
+    fn event(&self, number: usize) -> Option<(&StoredRun, &Record)> {
         let (run, seq) = self.appended.get(number.checked_sub(1)?)?;
         let kept = self.by_id.get(run)?;
         let place = usize::try_from(*seq).ok()?.checked_sub(1)?;
@@ -254,7 +254,7 @@ impl Runs {
         match self.by_id.get_mut(&batch.run) {
             Some(kept) => kept.take(batch, changes),
             None => {
-                let mut kept = Kept::new(batch);
+                let mut kept = StoredRun::new(batch);
                 kept.take(batch, changes);
                 self.by_id.insert(batch.run.clone(), kept);
             }
@@ -264,7 +264,7 @@ impl Runs {
 
     /// Moves a subscription without an event, under the claim of its segment.
     fn move_alone(&mut self, batch: &mut Batch) -> Result<(), LogError> {
-        let is_held = |kept: &Kept| {
+        let is_held = |kept: &StoredRun| {
             kept.epoch == batch.epoch && kept.summary.last_seq == batch.summary.last_seq
         };
         match self.by_id.get(&batch.run) {
@@ -281,7 +281,7 @@ impl Runs {
         if stands.is_some_and(|it| ![it.segment, it.segment + 1].contains(&moves.segment)) {
             return Err(LogError::conflict(batch.run.clone(), batch.first_seq()));
         }
-        let begun = || moves.begun();
+        let begun = || moves.to_subscription();
         let name = Arc::clone(&moves.name);
         self.subscriptions.entry(name).or_insert_with(begun).take(&moves);
         Ok(())
@@ -296,7 +296,7 @@ impl Runs {
 
 /// Releases a claim when dropped, unless another claim was made since.
 struct Claimed {
-    runs: Arc<Mutex<Runs>>,
+    runs: Arc<Mutex<RunTable>>,
     run: RunId,
     number: u64,
 }
@@ -324,18 +324,23 @@ impl MemoryLog {
         self
     }
 
-    fn lock(&self) -> MutexGuard<'_, Runs> {
+    fn lock(&self) -> MutexGuard<'_, RunTable> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn held(&self, run: &RunId, number: u64) -> Claimed {
+    fn guard_claim(&self, run: &RunId, number: u64) -> Claimed {
         Claimed { runs: Arc::clone(&self.runs), run: run.clone(), number }
     }
 }
 
 #[async_trait]
 impl StartKeys for MemoryLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         let has_record = |run: &RunId| self.lock().by_id.contains_key(run);
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         keys.bind(key, run, now, has_record)
@@ -357,14 +362,14 @@ impl EventLog for MemoryLog {
         kept.epoch += 1;
         let epoch = kept.epoch;
         let number = runs.claim(run);
-        Ok(Claim::new(epoch, self.held(run, number)))
+        Ok(Claim::new(epoch, self.guard_claim(run, number)))
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
         let mut runs = self.lock();
         let taken = runs.claimed.contains_key(run) || runs.by_id.contains_key(run);
         let number = if taken { 0 } else { runs.claim(run) };
-        Claim::new(Claim::FIRST, self.held(run, number))
+        Claim::new(Claim::FIRST, self.guard_claim(run, number))
     }
 
     fn append_now(&self, batch: &mut Batch) -> Option<Result<(), LogError>> {
@@ -442,7 +447,7 @@ impl EventLog for MemoryLog {
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         let mut runs = self.lock();
-        let Some(run) = runs.accepts(&Sent { request: &request, by, at })? else {
+        let Some(run) = runs.accepts(&IncomingRequest { request: &request, by, at })? else {
             return Ok(false);
         };
         runs.last_message += 1;
@@ -473,7 +478,7 @@ impl EventLog for MemoryLog {
         let hash = record.hash;
         runs.transcripts.remove(run);
         runs.erasures += 1;
-        let holds = |kept: &&Kept| {
+        let holds = |kept: &&StoredRun| {
             let of_copy = |record: &Record| record.hash == hash && record.payload.text().is_some();
             kept.records.iter().any(of_copy)
         };

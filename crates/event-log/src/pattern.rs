@@ -11,7 +11,7 @@ mod reader;
 mod wanted;
 
 pub use error::PatternError;
-pub(crate) use reader::Reader;
+pub(crate) use reader::PatternReader;
 pub use reader::{MAX_CONDITIONS, MAX_PATTERN_CHARS};
 
 use std::fmt;
@@ -21,10 +21,10 @@ use layer0::id::RunId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::pattern::checked::checked;
-use crate::pattern::condition::Condition;
-use crate::pattern::reader::Written;
-use crate::pattern::wanted::Wanted;
+use crate::pattern::checked::check_pattern;
+use crate::pattern::condition::PatternCondition;
+use crate::pattern::reader::ParsedPattern;
+use crate::pattern::wanted::EventTypePattern;
 use crate::{EventFilter, Record};
 
 /// A pattern of events: an event type, and conditions on its fields.
@@ -89,8 +89,8 @@ use crate::{EventFilter, Record};
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     /// The part before the brackets.
-    wanted: Wanted,
-    conditions: Vec<Condition>,
+    wanted: EventTypePattern,
+    conditions: Vec<PatternCondition>,
     /// The types that all conditions can match; at least one.
     types: Vec<&'static str>,
 }
@@ -115,7 +115,7 @@ impl Pattern {
     pub fn matches(&self, run: &RunId, record: &Record) -> bool {
         self.is_matched_around(run, record)
             && (!self.asks_for_data()
-                || data_of(record).is_some_and(|data| self.is_matched_in(&data)))
+                || parse_data(record).is_some_and(|data| self.is_matched_in(&data)))
     }
 
     /// Returns the types of the events that can match, in the order of the catalogue.
@@ -148,8 +148,8 @@ impl Pattern {
     }
 
     /// Creates a pattern from its parsed text, if some event can match it.
-    pub(crate) fn of(mut written: Written) -> Result<Self, PatternError> {
-        let types = checked(&mut written)?;
+    pub(crate) fn from_parsed(mut written: ParsedPattern) -> Result<Self, PatternError> {
+        let types = check_pattern(&mut written)?;
         let conditions = written.conditions.into_iter().map(|placed| placed.condition).collect();
         Ok(Self { wanted: written.wanted, conditions, types })
     }
@@ -162,7 +162,7 @@ impl Pattern {
 
     /// Returns whether a match depends on the payload.
     pub(crate) fn asks_for_data(&self) -> bool {
-        self.conditions.iter().any(Condition::is_of_data)
+        self.conditions.iter().any(PatternCondition::is_of_data)
     }
 
     /// Returns whether the payload of an event matches.
@@ -172,7 +172,7 @@ impl Pattern {
 }
 
 /// Parses a payload; `None` if it was erased or is not JSON.
-pub(crate) fn data_of(record: &Record) -> Option<Value> {
+pub(crate) fn parse_data(record: &Record) -> Option<Value> {
     serde_json::from_str(record.payload.text()?).ok()
 }
 
@@ -192,10 +192,10 @@ impl FromStr for Pattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        let mut reader = Reader::new(text);
+        let mut reader = PatternReader::new(text);
         let written = reader.pattern()?;
         reader.end()?;
-        Self::of(written)
+        Self::from_parsed(written)
     }
 }
 

@@ -8,7 +8,7 @@ use layer0::event::EVENT_TYPES;
 use layer0::id::RunId;
 use serde::{Deserialize, Serialize};
 
-use crate::pattern::{Pattern, PatternError, Reader, data_of};
+use crate::pattern::{Pattern, PatternError, PatternReader, parse_data};
 use crate::{EventFilter, Record};
 
 /// Maximum number of patterns in [`Patterns`].
@@ -47,7 +47,7 @@ impl Patterns {
         texts: impl IntoIterator<Item = T>,
     ) -> Result<Self, PatternError> {
         let patterns = texts.into_iter().map(|text| text.as_ref().parse());
-        Self::of(patterns.collect::<Result<_, _>>()?)
+        Self::new(patterns.collect::<Result<_, _>>()?)
     }
 
     /// Returns the patterns in the given order.
@@ -76,7 +76,7 @@ impl Patterns {
         around.any(|pattern| {
             !pattern.asks_for_data()
                 || data
-                    .get_or_init(|| data_of(record))
+                    .get_or_init(|| parse_data(record))
                     .as_ref()
                     .is_some_and(|data| pattern.is_matched_in(data))
         })
@@ -95,7 +95,7 @@ impl Patterns {
         self.event_types().into_iter().fold(EventFilter::new(), EventFilter::event_type)
     }
 
-    fn of(patterns: Vec<Pattern>) -> Result<Self, PatternError> {
+    fn new(patterns: Vec<Pattern>) -> Result<Self, PatternError> {
         let expected = match patterns.len() {
             0 => "a pattern".to_owned(),
             1..=MAX_PATTERNS => return Ok(Self(patterns)),
@@ -129,12 +129,12 @@ impl FromStr for Patterns {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
-        let mut reader = Reader::new(text);
-        let mut patterns = vec![Pattern::of(reader.pattern()?)?];
+        let mut reader = PatternReader::new(text);
+        let mut patterns = vec![Pattern::from_parsed(reader.pattern()?)?];
         while reader.or()? {
-            patterns.push(Pattern::of(reader.pattern()?)?);
+            patterns.push(Pattern::from_parsed(reader.pattern()?)?);
         }
-        Self::of(patterns)
+        Self::new(patterns)
     }
 }
 

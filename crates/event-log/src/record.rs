@@ -139,7 +139,7 @@ impl Record {
         if self.schema > SCHEMA {
             return Err(LogError::schema_newer(self.schema, SCHEMA));
         }
-        let text = self.payload.text().ok_or(LogError::erased(self.seq))?;
+        let text = self.payload.text().ok_or(LogError::erased_event(self.seq))?;
         let kind = EventKind::decode(&self.event_type, text)
             .map_err(|error| LogError::unreadable(self.seq, error))?;
         let mut event = Event::new(run.clone(), self.seq, self.at, self.actor, kind);
@@ -156,7 +156,7 @@ impl Record {
     /// The error of [`serde_json`] if the payload is not JSON.
     pub fn envelope(&self, run: &RunId) -> Result<String, serde_json::Error> {
         #[derive(Serialize)]
-        struct Envelope<'a> {
+        struct RecordEnvelope<'a> {
             run: &'a RunId,
             seq: u64,
             at: Timestamp,
@@ -165,22 +165,22 @@ impl Record {
             actor: Actor,
             caused_by: Option<u64>,
             schema: u32,
-            data: Data<'a>,
+            data: RecordData<'a>,
             salt: Option<Salt>,
             hash: Hash,
         }
         #[derive(Serialize)]
         #[serde(untagged)]
-        enum Data<'a> {
+        enum RecordData<'a> {
             Erased { erased: Hash },
             Text(&'a RawValue),
         }
         let text = self.payload.text().map(escape_json);
         let data = match (&self.payload, &text) {
-            (_, Some(text)) => Data::Text(serde_json::from_str(text)?),
-            (payload, None) => Data::Erased { erased: payload.digest().unwrap_or_default() },
+            (_, Some(text)) => RecordData::Text(serde_json::from_str(text)?),
+            (payload, None) => RecordData::Erased { erased: payload.digest().unwrap_or_default() },
         };
-        serde_json::to_string(&Envelope {
+        serde_json::to_string(&RecordEnvelope {
             run,
             seq: self.seq,
             at: self.at,

@@ -20,14 +20,14 @@ impl Seed {
     /// Creates a seed from random text.
     #[must_use]
     pub fn new(drawn: &str) -> Self {
-        Self(Arc::new(keyed(drawn.as_bytes())))
+        Self(Arc::new(new_hmac(drawn.as_bytes())))
     }
 
     /// Returns the salt of an event: the first 16 bytes of HMAC-SHA256(seed, seq), seq as 8 bytes, most
     /// significant first.
     #[must_use]
     pub fn salt(&self, seq: u64) -> Salt {
-        let mac = mac_of(&self.0, &seq.to_be_bytes());
+        let mac = compute_mac(&self.0, &seq.to_be_bytes());
         let mut salt = [0; 16];
         salt.iter_mut().zip(mac).for_each(|(byte, of_mac)| *byte = of_mac);
         Salt(salt)
@@ -63,8 +63,8 @@ impl LogKey {
         if key.is_empty() {
             return None;
         }
-        let mac = keyed(key);
-        let id = mac_of(&mac, KEY_ID.as_bytes());
+        let mac = new_hmac(key);
+        let id = compute_mac(&mac, KEY_ID.as_bytes());
         let id: String = id.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Some(Self { mac: Arc::new(mac), id: id.into() })
     }
@@ -86,11 +86,11 @@ impl fmt::Debug for LogKey {
     }
 }
 
-fn keyed(key: &[u8]) -> Hmac<Sha256> {
+fn new_hmac(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
-fn mac_of(keyed: &Hmac<Sha256>, text: &[u8]) -> Output<Sha256> {
+fn compute_mac(keyed: &Hmac<Sha256>, text: &[u8]) -> Output<Sha256> {
     keyed.clone().chain_update(text).finalize().into_bytes()
 }
 

@@ -28,7 +28,7 @@ pub struct Settlement {
 
 impl Settlement {
     /// Settles a call that happened.
-    pub fn happened(by: impl Into<Arc<str>>) -> Self {
+    pub fn call_happened(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into(), happened: true, output: None }
     }
 

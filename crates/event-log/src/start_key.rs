@@ -64,7 +64,8 @@ impl StartKey {
         if !(1..=Self::MAX_BYTES).contains(&key.len()) {
             return Err(InvalidStartKey::Length);
         }
-        let input = JsonText::of(&(task, session, labels)).map_err(InvalidStartKey::Task)?;
+        let input =
+            JsonText::from_value(&(task, session, labels)).map_err(InvalidStartKey::Task)?;
         Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
     }
 
@@ -123,7 +124,7 @@ impl Failure for InvalidStartKey {
 /// The result of binding a key to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Bound {
+pub enum KeyBinding {
     /// The key is new, and bound to the given run.
     New,
     /// The run of an earlier start with the same key and input.
@@ -150,7 +151,12 @@ pub trait StartKeys: Send + Sync {
     /// # Cancel safety
     ///
     /// If the future is dropped, the key may or may not be bound; another call returns which.
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError>;
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError>;
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl StuckReason {
         }
     }
 
-    fn of(open: &OpenApproval, now: Timestamp) -> Option<(Self, Timestamp)> {
+    fn for_approval(open: &OpenApproval, now: Timestamp) -> Option<(Self, Timestamp)> {
         match open.expires_at {
             Some(over) if over <= now => Some((Self::ApprovalExpired, over)),
             _ => {
@@ -118,7 +118,7 @@ pub async fn stuck_runs(
     let is_lost = |run: &RunId| lost.iter().any(|lost| lost.run == *run);
     let mut longest: BTreeMap<RunId, (Timestamp, StuckReason)> = BTreeMap::new();
     for open in log.open_approvals().await? {
-        if let Some((why, since)) = StuckReason::of(&open, now) {
+        if let Some((why, since)) = StuckReason::for_approval(&open, now) {
             let known = longest.entry(open.run).or_insert((since, why));
             *known = (since, why).min(*known);
         }

@@ -30,7 +30,7 @@ pub fn segment_id(name: &str, number: u64) -> RunId {
 
 /// Returns the subscription and the number of a segment; `None` for the id of a run.
 #[must_use]
-pub fn segment_of(run: &RunId) -> Option<(&str, u64)> {
+pub fn parse_segment(run: &RunId) -> Option<(&str, u64)> {
     let (name, number) = run.as_str().strip_prefix(PREFIX)?.rsplit_once('.')?;
     Some((name, number.parse().ok()?))
 }
@@ -108,7 +108,7 @@ impl Moves {
 
     /// Creates a new subscription from the move.
     #[must_use]
-    pub fn begun(&self) -> Subscription {
+    pub fn to_subscription(&self) -> Subscription {
         let cursor = self.cursor.unwrap_or(Cursor::start());
         let (name, pattern) = (Arc::clone(&self.name), Arc::clone(&self.pattern));
         let mut begun = Subscription::new(name, pattern, self.segment, cursor);

@@ -71,7 +71,7 @@ pub struct Terms(JsonText);
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Parts {
+struct TermsParts {
     budget: JsonText,
     price: JsonText,
 }
@@ -79,7 +79,7 @@ struct Parts {
 impl Terms {
     /// Creates the terms from a definition, or from stored terms.
     #[must_use]
-    pub const fn of(definition: JsonText) -> Self {
+    pub const fn new(definition: JsonText) -> Self {
         Self(definition)
     }
 
@@ -99,10 +99,10 @@ impl Terms {
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "two texts that are JSON are JSON together")]
     pub fn alone(&self) -> JsonText {
-        JsonText::of(&self.parts()).expect("two texts that are JSON are JSON together")
+        JsonText::from_value(&self.parts()).expect("two texts that are JSON are JSON together")
     }
 
-    fn parts(&self) -> Parts {
+    fn parts(&self) -> TermsParts {
         self.0.read().unwrap_or_default()
     }
 }
@@ -231,7 +231,7 @@ pub fn session_of_fork(run: &RunId) -> SessionId {
 /// Returns the sessions whose stored errors and results a run can read: its own first, then those of the runs that it
 /// was copied from, then those that its caller passed on.
 #[must_use]
-pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
+pub fn readable_sessions(events: &[Event]) -> Vec<SessionId> {
     let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
         return Vec::new();
     };
@@ -262,7 +262,7 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
 /// Returns the agent with which a run continues: the agent of the last resume that names one, else that of the start.
 /// `None` if the events do not begin with `run.started`.
 #[must_use]
-pub fn agent_of(events: &[Event]) -> Option<&AgentRecord> {
+pub fn current_agent(events: &[Event]) -> Option<&AgentRecord> {
     let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
         return None;
     };
@@ -357,7 +357,7 @@ impl RunSummary {
                 self.messages = before + brought + 1;
                 self.agent = Arc::clone(&started.agent.name);
                 self.started_at = event.at;
-                self.terms = Terms::of(started.agent.definition.clone());
+                self.terms = Terms::new(started.agent.definition.clone());
                 if started.agent.is_workflow() {
                     // A workflow makes no model calls itself.
                     self.usage = Usage::free();
@@ -430,7 +430,7 @@ impl RunSummary {
             EventKind::RunResumed(resumed) => {
                 (self.state, self.outcome) = (RunState::Running, None);
                 if let Some(agent) = &resumed.agent {
-                    self.terms = Terms::of(agent.definition.clone());
+                    self.terms = Terms::new(agent.definition.clone());
                 }
                 self.accept_loss(resumed.lost_tail);
             }
@@ -536,9 +536,9 @@ mod tests {
             "name": "a", "instructions": "Keep this to yourself.", "price": null,
             "budget": { "max_model_calls": 3 },
         });
-        let terms = Terms::of((&definition).into());
+        let terms = Terms::new((&definition).into());
         assert_eq!(terms.alone().get(), r#"{"budget":{"max_model_calls":3},"price":null}"#);
-        let stored = Terms::of(terms.alone());
+        let stored = Terms::new(terms.alone());
         assert_eq!((stored.budget(), stored.price()), (terms.budget(), terms.price()));
         assert_eq!(stored, terms);
         assert_ne!(stored, Terms::default());
@@ -563,7 +563,7 @@ mod tests {
             reopens: 0,
             errors: 4,
             last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),
-            terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
+            terms: Terms::new((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
             raised: Some(Box::new(BudgetIncrease::new().model_calls(5))),
             reopened: Some((Timestamp::from_millis(7), 3)),
             parked: Some((Timestamp::from_millis(6), Timestamp::from_millis(7))),

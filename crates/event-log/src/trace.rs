@@ -11,7 +11,7 @@ use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
 
-pub use self::describe::{counted, describe};
+pub use self::describe::{describe, format_count};
 pub use self::line::one_line;
 pub use self::tree::TreeTrace;
 use crate::Record;
@@ -65,7 +65,7 @@ impl Trace {
     }
 
     /// Returns the line of the next event, whose payload was erased.
-    pub fn erased(&mut self, record: &Record) -> String {
+    pub fn erased_line(&mut self, record: &Record) -> String {
         self.erased_at(record, &LinePosition::default())
     }
 

@@ -6,7 +6,7 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use self::left::LostParts;
-use crate::log::{EventLog, records_of};
+use crate::log::{EventLog, read_verified_records};
 use crate::summary::last_failure_before;
 use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
@@ -58,7 +58,7 @@ impl UncheckedParts {
 pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, LogError> {
     let kept = log.kept_summary(run).await?;
     let summary = kept.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let records = records_of(log, &summary).await?;
+    let records = read_verified_records(log, &summary).await?;
     let (mut events, mut erased) = (Vec::with_capacity(records.len()), Vec::new());
     for record in &records {
         match record.decode(run) {
@@ -96,7 +96,7 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
     if is_sound {
         Ok(Verified { summary, erased, unchecked })
     } else {
-        Err(LogError::tampered(summary.last_seq, "the summary is not what the events say"))
+        Err(LogError::tampered_event(summary.last_seq, "the summary is not what the events say"))
     }
 }
 
@@ -123,7 +123,7 @@ impl Seals<'_> {
                 None if !is_required && record.seq > 1 => unchecked.erasures.push(record.seq),
                 _ => {
                     let why = "it was erased without the key";
-                    return Err(LogError::tampered(record.seq, why));
+                    return Err(LogError::tampered_event(record.seq, why));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Seals<'_> {
             RowSeal::Absent if !is_required && !is_first_erased => unchecked.row = true,
             RowSeal::Absent | RowSeal::Broken => {
                 let why = "its row was changed without the key";
-                return Err(LogError::tampered(summary.last_seq, why));
+                return Err(LogError::tampered_event(summary.last_seq, why));
             }
         }
         Ok(unchecked)

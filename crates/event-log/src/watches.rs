@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 /// Watchers by the key that they watch. Clones share the watches.
 #[derive(Debug)]
-pub(crate) struct Watches<K>(Arc<Mutex<Watched<K>>>);
+pub(crate) struct KeyedWatches<K>(Arc<Mutex<WatcherTable<K>>>);
 
 #[derive(Debug)]
-struct Watched<K> {
+struct WatcherTable<K> {
     next: u64,
     by_key: HashMap<K, Vec<Watcher>>,
 }
@@ -24,19 +24,19 @@ struct Watcher {
     waker: Option<Waker>,
 }
 
-impl<K> Clone for Watches<K> {
+impl<K> Clone for KeyedWatches<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K> Default for Watches<K> {
+impl<K> Default for KeyedWatches<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Watched { next: 0, by_key: HashMap::new() })))
+        Self(Arc::new(Mutex::new(WatcherTable { next: 0, by_key: HashMap::new() })))
     }
 }
 
-impl<K: Clone + Eq + Hash> Watches<K> {
+impl<K: Clone + Eq + Hash> KeyedWatches<K> {
     /// Watches a key. Earlier changes count as new.
     pub(crate) fn watch(&self, key: &K) -> Watch<K> {
         let mut watched = self.lock();
@@ -71,8 +71,8 @@ impl<K: Clone + Eq + Hash> Watches<K> {
     }
 }
 
-impl<K> Watches<K> {
-    fn lock(&self) -> MutexGuard<'_, Watched<K>> {
+impl<K> KeyedWatches<K> {
+    fn lock(&self) -> MutexGuard<'_, WatcherTable<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +80,7 @@ impl<K> Watches<K> {
 /// A watch, active until dropped.
 #[derive(Debug)]
 pub(crate) struct Watch<K: Clone + Eq + Hash> {
-    watches: Watches<K>,
+    watches: KeyedWatches<K>,
     key: K,
     id: u64,
 }

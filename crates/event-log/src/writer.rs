@@ -62,7 +62,7 @@ impl RunWriter {
     /// Creates the writer of a run that has ended and was not claimed. It refuses every append, so that no action that
     /// must be recorded first can happen for the run.
     #[must_use]
-    pub fn closed(summary: RunSummary) -> Self {
+    pub fn new_closed(summary: RunSummary) -> Self {
         let batch = Batch::new(summary.run.clone(), 0, Vec::new(), summary.clone());
         Self { batch, is_closed: true, ..Self::without_log(summary.run) }
     }
@@ -140,7 +140,7 @@ impl RunWriter {
             let id = if is_first { key_id_in(&event.kind) } else { summary.key_id.as_deref() };
             match key_named(id, log.key()) {
                 Ok(key) => {
-                    let record = sealed(&event, &summary.head, key, &mut self.text);
+                    let record = seal_event(&event, &summary.head, key, &mut self.text);
                     event.hash = record.hash;
                     if self.refused.is_none() && record.payload.text().is_some_and(is_deep) {
                         self.refused = record.decode(&event.run).err();
@@ -245,7 +245,7 @@ fn is_deep(data: &str) -> bool {
 }
 
 /// Creates the record of an event, chained to the previous one.
-fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
+fn seal_event(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
     text.clear();
     text.reserve(KEPT_BYTES);
     serde_json::to_writer(&mut *text, &event.kind)
@@ -418,7 +418,7 @@ mod tests {
     #[tokio::test]
     async fn a_closed_writer_refuses_every_append() {
         let (log, run, records, kept) = written(2).await;
-        let mut over = RunWriter::closed(kept);
+        let mut over = RunWriter::new_closed(kept);
         assert_eq!(over.commit().await.unwrap().count(), 0, "nothing is staged");
         let at = Timestamp::default();
         over.stage(&Seed::new("s"), at, Actor::Runtime, None, Warning::new("mine").into());

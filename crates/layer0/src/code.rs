@@ -56,7 +56,7 @@ impl PartialEq<&str> for Code {
 /// One row of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct CodeEntry {
     /// The code.
     pub code: &'static str,
     /// The meaning of the code, in one sentence.
@@ -65,7 +65,7 @@ pub struct Entry {
     pub advice: &'static str,
 }
 
-impl Entry {
+impl CodeEntry {
     /// Creates a row.
     #[must_use]
     pub const fn new(code: &'static str, meaning: &'static str, advice: &'static str) -> Self {
@@ -81,15 +81,15 @@ macro_rules! catalogue {
         )*
 
         /// All codes, in the order of the documentation.
-        pub const CATALOGUE: &[Entry] = &[
-            $(Entry { code: $code, meaning: $meaning, advice: $advice },)*
+        pub const CATALOGUE: &[CodeEntry] = &[
+            $(CodeEntry { code: $code, meaning: $meaning, advice: $advice },)*
         ];
     };
 }
 
 /// Returns the catalogue row of a code.
 #[must_use]
-pub fn find(code: &str) -> Option<&'static Entry> {
+pub fn find(code: &str) -> Option<&'static CodeEntry> {
     CATALOGUE.iter().find(|entry| entry.code == code)
 }
 

@@ -25,6 +25,6 @@ mod state;
 
 pub use boxed::BoxError;
 pub use environment::EnvError;
-pub use operator::{Kept, OperatorError, StepDone};
+pub use operator::{ErrorDetails, OperatorError, StepDone};
 pub use orchestrator::OrchError;
 pub use state::StateError;

@@ -176,7 +176,7 @@ macro_rules! event_kinds {
 
         /// Returns the fields of an event type's payload, by their names in JSON; `None` for an unknown type.
         #[must_use]
-        pub fn fields_of(event_type: &str) -> Option<&'static [(&'static str, Shape)]> {
+        pub fn event_fields(event_type: &str) -> Option<&'static [(&'static str, Shape)]> {
             match event_type {
                 $($event_type => Some($name::FIELDS),)*
                 _ => None,
@@ -312,7 +312,7 @@ impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
-        struct Envelope {
+        struct EventEnvelope {
             run: RunId,
             seq: u64,
             at: Timestamp,
@@ -326,7 +326,7 @@ impl<'de> Deserialize<'de> for Event {
             salt: Option<Salt>,
             hash: Hash,
         }
-        let envelope = Envelope::deserialize(deserializer)?;
+        let envelope = EventEnvelope::deserialize(deserializer)?;
         let kind = EventKind::decode(&envelope.event_type, envelope.data.get())
             .map_err(|error| de::Error::custom(crate::failure::Chain(&error)))?;
         Ok(Self {

@@ -190,9 +190,9 @@ impl<E: Failure + 'static> Failure for Exhausted<E> {
 /// Unlike a `Box`, it is no error itself: `source()` of the outer error returns the inner error, to which a caller can
 /// downcast.
 #[derive(Debug)]
-pub struct Inner<E>(Box<E>);
+pub struct InnerError<E>(Box<E>);
 
-impl<E> Inner<E> {
+impl<E> InnerError<E> {
     /// Returns the inner error.
     #[must_use]
     pub fn into_inner(self) -> E {
@@ -200,19 +200,19 @@ impl<E> Inner<E> {
     }
 }
 
-impl<E> From<E> for Inner<E> {
+impl<E> From<E> for InnerError<E> {
     fn from(error: E) -> Self {
         Self(Box::new(error))
     }
 }
 
-impl<E> From<Box<E>> for Inner<E> {
+impl<E> From<Box<E>> for InnerError<E> {
     fn from(error: Box<E>) -> Self {
         Self(error)
     }
 }
 
-impl<E> std::ops::Deref for Inner<E> {
+impl<E> std::ops::Deref for InnerError<E> {
     type Target = E;
 
     fn deref(&self) -> &E {
@@ -220,7 +220,7 @@ impl<E> std::ops::Deref for Inner<E> {
     }
 }
 
-impl<E> std::ops::DerefMut for Inner<E> {
+impl<E> std::ops::DerefMut for InnerError<E> {
     fn deref_mut(&mut self) -> &mut E {
         &mut self.0
     }

@@ -64,7 +64,7 @@ impl JsonText {
     /// # Errors
     ///
     /// Any error of the value's own [`Serialize`]; also if it is nested deeper than 120 levels.
-    pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
+    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
         Self::canonical(&serde_json::to_string(value)?, MAX_RECORDED_DEPTH)
     }
 
@@ -72,7 +72,7 @@ impl JsonText {
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "a string of JSON is nested nowhere")]
     pub fn string(text: &str) -> Self {
-        Self::of(text).expect("a string of JSON is nested nowhere")
+        Self::from_value(text).expect("a string of JSON is nested nowhere")
     }
 
     /// Returns the text.
@@ -115,7 +115,7 @@ impl JsonText {
 
     /// Returns the text to show: the content of a string, otherwise the JSON.
     #[must_use]
-    pub fn shown(&self) -> Cow<'_, str> {
+    pub fn display_text(&self) -> Cow<'_, str> {
         self.as_string().unwrap_or_else(|| self.get().into())
     }
 
@@ -288,8 +288,8 @@ mod tests {
         let text = r#"{"inner":{"a":3.10,"b":340282366920938463463374607431768211456}}"#;
         let holder: Holder = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&holder).unwrap(), text);
-        assert_eq!(JsonText::of(&holder).unwrap().get(), text);
-        assert_eq!(JsonText::of(&u128::MAX).unwrap().get(), u128::MAX.to_string());
+        assert_eq!(JsonText::from_value(&holder).unwrap().get(), text);
+        assert_eq!(JsonText::from_value(&u128::MAX).unwrap().get(), u128::MAX.to_string());
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn strings_are_shown_without_quotes() {
-        assert_eq!(JsonText::string("a\"b\n").shown(), "a\"b\n");
+        assert_eq!(JsonText::string("a\"b\n").display_text(), "a\"b\n");
         assert_eq!(JsonText::string("plain").as_string().as_deref(), Some("plain"));
         assert_eq!(JsonText::from(json!([1])).as_string(), None);
         let text = JsonText::parse(r#"{"key":["a key",3.10]}"#).unwrap();

@@ -317,7 +317,7 @@ pub enum StopReason {
 impl StopReason {
     /// Returns the reason for a word in records and scripts; [`StopReason::Unknown`] for every other word.
     #[must_use]
-    pub fn named(word: &str) -> Self {
+    pub fn from_word(word: &str) -> Self {
         let known = [
             Self::End,
             Self::ToolUse,

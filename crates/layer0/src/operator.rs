@@ -213,7 +213,7 @@ pub struct Answer {
 impl Answer {
     /// Creates a completed answer without a recorded run and without usage.
     #[must_use]
-    pub fn completed(output: Value) -> Self {
+    pub fn from_output(output: Value) -> Self {
         Self {
             output,
             stop: Stop::Completed,
@@ -296,7 +296,7 @@ pub struct Context {
 #[async_trait]
 pub trait Caller: Send + Sync {
     /// Reports the usage so far.
-    fn used(&self, usage: Usage);
+    fn report_usage(&self, usage: Usage);
 
     /// Reports that the work can only wait. Returns when the operator has to be suspended: it then answers with
     /// [`Stop::WaitingApproval`], and is resumed later.

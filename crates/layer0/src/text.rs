@@ -43,7 +43,7 @@ pub const EXPIRED: &str = "the approval expired without a decision";
 /// Returns the text for a call that a person denied, with the reason if there is one. Without a name, the call was
 /// denied because nobody decided.
 #[must_use]
-pub fn denied(by: &str, reason: &str) -> String {
+pub fn denial(by: &str, reason: &str) -> String {
     let cut = |text: &str| text.chars().take(MAX_CHARS).collect::<String>();
     match (by, reason) {
         ("", reason) => format!("Denied: {}", cut(reason)),
@@ -105,7 +105,7 @@ pub fn plain(value: &Value) -> String {
 /// assert_eq!(panicked(panic), "wild thing");
 /// ```
 #[must_use]
-pub fn panicked(panic: Box<dyn Any + Send>) -> String {
+pub fn panic_message(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     std::mem::forget(panic);

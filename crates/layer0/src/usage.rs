@@ -79,7 +79,7 @@ impl RateLevel {
 
     /// Sets the limit.
     #[must_use]
-    pub const fn of(self, limit: Option<u64>) -> Self {
+    pub const fn with_limit(self, limit: Option<u64>) -> Self {
         Self { limit, ..self }
     }
 

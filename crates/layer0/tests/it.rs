@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
-use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt, Shape, fields_of};
+use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt, Shape, event_fields};
 use layer0::failure::{Effect, Exhausted, Failure, Retry, Seconds, chain, sources};
 use layer0::message::{Message, ToolCall};
 use layer0::{Timestamp, code};
@@ -39,7 +39,7 @@ fn every_variant_states_its_facts() {
         Box::new(OperatorError::ContextAssembly("x".into())),
         Box::new(OperatorError::Retryable("x".into())),
         Box::new(OperatorError::NonRetryable("x".into())),
-        Box::new(OperatorError::failed(StateError::WriteFailed("x".into()))),
+        Box::new(OperatorError::from_failure(StateError::WriteFailed("x".into()))),
         Box::new(OperatorError::Other(box_error())),
         Box::new(OrchError::OperatorNotFound("x".into())),
         Box::new(OrchError::WorkflowNotFound("x".into())),
@@ -181,7 +181,7 @@ fn events_are_read_back_as_written() {
         )), "{text}");
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         assert_eq!(serde_json::to_value(&event.kind).unwrap(), *data);
-        let fields = fields_of(event_type).unwrap();
+        let fields = event_fields(event_type).unwrap();
         assert_shape(event_type, data, Shape::Object(fields));
     }
     insta::assert_snapshot!(EVENT_TYPES.join("\n"));

@@ -12,19 +12,19 @@ use layer0::{Code, JsonText};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
-use crate::ended::{Ended, Standing};
+use crate::ended::{RecordState, WorkEnd};
 
 /// Returns the result of a run whose work in this process has ended.
-pub(crate) fn ended(ended: &Ended, run: &RunId, redactor: &Redactor) -> CallToolResult {
+pub(crate) fn render_end(ended: &WorkEnd, run: &RunId, redactor: &Redactor) -> CallToolResult {
     match ended.result() {
-        Ok(answer) => answered(answer, run, redactor),
+        Ok(answer) => render_answer(answer, run, redactor),
         Err(_) if ended.is_elsewhere() => elsewhere(run),
-        Err(error) => failed(error, ended.standing(), run, redactor),
+        Err(error) => render_failure(error, ended.standing(), run, redactor),
     }
 }
 
 /// Returns the result of a run that answered.
-fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
+fn render_answer(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
     let run = answer.run.as_ref().unwrap_or(run);
     let output = text::plain(&answer.output);
     let output = redactor.redact_held(&output);
@@ -56,9 +56,9 @@ fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult
 }
 
 /// Returns the failure of a run, or the reason that it was not resumed.
-fn failed(
+fn render_failure(
     error: &OrchError,
-    standing: Standing,
+    standing: RecordState,
     run: &RunId,
     redactor: &Redactor,
 ) -> CallToolResult {
@@ -66,9 +66,9 @@ fn failed(
     let message = redactor.redact(&message);
     // For an open run, the error is that of this attempt to resume it, and the run may have acted before.
     let (mut said, effect) = match (standing, error.effect()) {
-        (Standing::Open, Effect::None) => (json!({ "run": run }), Effect::Unknown),
-        (Standing::Open, effect) => (json!({ "run": run }), effect),
-        (Standing::Final | Standing::Unrecorded, effect) => {
+        (RecordState::Open, Effect::None) => (json!({ "run": run }), Effect::Unknown),
+        (RecordState::Open, effect) => (json!({ "run": run }), effect),
+        (RecordState::Final | RecordState::Unrecorded, effect) => {
             (json!({ "outcome": Outcome::Failed.as_str(), "run": run }), effect)
         }
     };
@@ -82,7 +82,7 @@ pub(crate) fn underway(run: &RunId) -> CallToolResult {
 }
 
 /// Returns the result for a run that has the key of the call and waits for a worker.
-pub(crate) fn queued(run: &RunId) -> CallToolResult {
+pub(crate) fn render_queued(run: &RunId) -> CallToolResult {
     let text = format!(
         "Run {run} waits in the queue for a worker. Make the same call again, with the same key, to be told what \
          became of it."
@@ -101,7 +101,7 @@ fn running(how: &str, run: &RunId) -> CallToolResult {
 }
 
 /// Refuses a call before anything is started.
-pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
+pub(crate) fn render_refusal(code: &str, message: &str) -> CallToolResult {
     refused_with(code, message, Retry::Never)
 }
 

@@ -6,40 +6,40 @@ use layer0::error::OrchError;
 use layer0::operator::{Signal, Signals};
 use tokio::sync::watch;
 
-use crate::ended::{Ended, Standing};
+use crate::ended::{RecordState, WorkEnd};
 
 /// A known run. Clones refer to the same run.
 #[derive(Clone)]
-pub(crate) struct Flight {
+pub(crate) struct RunHandle {
     operator: Arc<str>,
     signals: Signals,
-    end: watch::Receiver<Option<Arc<Ended>>>,
-    waiting: Arc<Mutex<Waiting>>,
+    end: watch::Receiver<Option<Arc<WorkEnd>>>,
+    waiting: Arc<Mutex<RunWaiters>>,
 }
 
 /// The calls that currently wait for a run.
 #[derive(Default)]
-struct Waiting {
+struct RunWaiters {
     calls: usize,
     /// Whether the call that started the run has given up, and no other call was given the run since.
     is_given_up: bool,
 }
 
-impl Flight {
+impl RunHandle {
     pub(crate) fn new(
         operator: Arc<str>,
         signals: Signals,
-        end: watch::Receiver<Option<Arc<Ended>>>,
+        end: watch::Receiver<Option<Arc<WorkEnd>>>,
     ) -> Self {
         Self { operator, signals, end, waiting: Arc::default() }
     }
 
-    pub(crate) fn is_of(&self, operator: &str) -> bool {
+    pub(crate) fn has_operator(&self, operator: &str) -> bool {
         *self.operator == *operator
     }
 
     /// Returns the end of the work on the run in this process; `None` while the run continues.
-    pub(crate) fn current_end(&self) -> Option<Arc<Ended>> {
+    pub(crate) fn current_end(&self) -> Option<Arc<WorkEnd>> {
         self.end.borrow().clone()
     }
 
@@ -49,7 +49,7 @@ impl Flight {
     }
 
     /// Stops a run that was given up once no call waits for it. A call that joins it meanwhile waits for the lock.
-    fn stop_if_given_up(&self, waiting: &Waiting) -> bool {
+    fn stop_if_given_up(&self, waiting: &RunWaiters) -> bool {
         let stops = waiting.is_given_up && waiting.calls == 0;
         if stops {
             self.signals.push(Signal::cancel());
@@ -57,43 +57,43 @@ impl Flight {
         stops
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, RunWaiters> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that waits for a run.
-pub(crate) struct Call {
-    flight: Flight,
+pub(crate) struct RunCall {
+    flight: RunHandle,
     /// Whether the call started the run.
     is_first: bool,
     waits: bool,
 }
 
-impl Call {
+impl RunCall {
     /// Returns the call that started the run.
-    pub(crate) fn first(flight: Flight) -> Self {
+    pub(crate) fn first(flight: RunHandle) -> Self {
         Self::new(flight, true)
     }
 
     /// Returns a call that found the run.
-    pub(crate) fn further(flight: Flight) -> Self {
+    pub(crate) fn further(flight: RunHandle) -> Self {
         Self::new(flight, false)
     }
 
-    fn new(flight: Flight, is_first: bool) -> Self {
+    fn new(flight: RunHandle, is_first: bool) -> Self {
         flight.waiting().calls += 1;
         Self { flight, is_first, waits: true }
     }
 
     /// Waits for the end of the run's work in this process: it has ended, has failed, or waits for a person.
-    pub(crate) async fn end(&mut self) -> Arc<Ended> {
+    pub(crate) async fn end(&mut self) -> Arc<WorkEnd> {
         match self.flight.end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) {
             Some(ended) => ended,
             // Its task was dropped with the server.
             None => {
                 let shutdown = OrchError::Shutdown("the server has ended".into());
-                Arc::new(Ended::without_record(Err(shutdown), Standing::Open))
+                Arc::new(WorkEnd::without_record(Err(shutdown), RecordState::Open))
             }
         }
     }
@@ -124,7 +124,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for RunCall {
     fn drop(&mut self) {
         self.stop_waiting();
     }

@@ -15,10 +15,10 @@ pub(crate) type SessionId = Arc<str>;
 
 /// The open messages and sessions of each client.
 #[derive(Debug, Default)]
-pub(crate) struct Clients(Mutex<Open>);
+pub(crate) struct Clients(Mutex<OpenClients>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenClients {
     /// Sessions with their clients, oldest first.
     sessions: VecDeque<(IpAddr, SessionId)>,
     /// The number of unfinished messages of each client.
@@ -53,28 +53,28 @@ impl Clients {
         self: &Arc<Self>,
         client: IpAddr,
         most: usize,
-    ) -> Option<Unfinished> {
+    ) -> Option<MessageGuard> {
         let count = &mut self.lock().messages;
         let count = count.entry(client).or_default();
         if *count >= most {
             return None;
         }
         *count += 1;
-        Some(Unfinished { clients: Arc::clone(self), client })
+        Some(MessageGuard { clients: Arc::clone(self), client })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenClients> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Guard of an unfinished message.
-pub(crate) struct Unfinished {
+pub(crate) struct MessageGuard {
     clients: Arc<Clients>,
     client: IpAddr,
 }
 
-impl Drop for Unfinished {
+impl Drop for MessageGuard {
     fn drop(&mut self) {
         let messages = &mut self.clients.lock().messages;
         if let Some(count) = messages.get_mut(&self.client) {

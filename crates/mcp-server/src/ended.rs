@@ -10,16 +10,16 @@ use layer0::{Orchestrator, code};
 use serde_json::Value;
 
 /// The end of a run's work in this process.
-pub(crate) struct Ended {
+pub(crate) struct WorkEnd {
     result: Result<Answer, OrchError>,
-    standing: Standing,
+    standing: RecordState,
     /// State of the record at that moment; `None` if no record is kept, or it could not be read.
     record: Option<Value>,
 }
 
 /// State of a run after its work in this process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RecordState {
     /// The result is that of the run: its record ends with it, or no record is kept.
     Final,
     /// The record is still open: the run waits for a person, another process has it, or the record could not be
@@ -29,11 +29,11 @@ pub(crate) enum Standing {
     Unrecorded,
 }
 
-impl Ended {
+impl WorkEnd {
     /// Returns the end of a run without a record.
     pub(crate) const fn without_record(
         result: Result<Answer, OrchError>,
-        standing: Standing,
+        standing: RecordState,
     ) -> Self {
         Self { result, standing, record: None }
     }
@@ -46,30 +46,30 @@ impl Ended {
         result: Result<Answer, OrchError>,
     ) -> Self {
         if !orchestrator.can_go_on(operator) {
-            return Self::without_record(result, Standing::Final);
+            return Self::without_record(result, RecordState::Final);
         }
         match orchestrator.query(&WorkflowId::new(run.as_str())).await {
             Ok(record) => {
-                let standing = Standing::of(&record, &result);
+                let standing = RecordState::from_record(&record, &result);
                 Self { result, standing, record: Some(record) }
             }
             Err(OrchError::WorkflowNotFound(_)) => {
-                Self::without_record(result, Standing::Unrecorded)
+                Self::without_record(result, RecordState::Unrecorded)
             }
             // A record that cannot be read now may be read later.
-            Err(_) => Self::without_record(result, Standing::Open),
+            Err(_) => Self::without_record(result, RecordState::Open),
         }
     }
 
     /// Returns whether the result is still the end of the run, with no events appended to its record since.
     pub(crate) async fn is_current(&self, orchestrator: &LocalOrchestrator, run: &RunId) -> bool {
         match (self.standing, &self.record) {
-            (Standing::Final, None) => true,
-            (Standing::Final, Some(record)) => {
+            (RecordState::Final, None) => true,
+            (RecordState::Final, Some(record)) => {
                 let now = orchestrator.query(&WorkflowId::new(run.as_str())).await;
                 now.is_ok_and(|now| now == *record)
             }
-            (Standing::Open | Standing::Unrecorded, _) => false,
+            (RecordState::Open | RecordState::Unrecorded, _) => false,
         }
     }
 
@@ -77,7 +77,7 @@ impl Ended {
         self.result.as_ref()
     }
 
-    pub(crate) const fn standing(&self) -> Standing {
+    pub(crate) const fn standing(&self) -> RecordState {
         self.standing
     }
 
@@ -85,19 +85,19 @@ impl Ended {
     pub(crate) fn is_unknown(&self) -> bool {
         let is_refused =
             self.result.as_ref().is_err_and(|error| error.code() == code::INPUT_INVALID);
-        is_refused && self.standing == Standing::Unrecorded
+        is_refused && self.standing == RecordState::Unrecorded
     }
 
     /// Returns whether another process has resumed the run.
     pub(crate) fn is_elsewhere(&self) -> bool {
         let is_claimed = self.result.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN);
-        is_claimed && self.standing != Standing::Final
+        is_claimed && self.standing != RecordState::Final
     }
 }
 
-impl Standing {
+impl RecordState {
     /// Returns whether a result is the end of its record.
-    fn of(record: &Value, result: &Result<Answer, OrchError>) -> Self {
+    fn from_record(record: &Value, result: &Result<Answer, OrchError>) -> Self {
         let is_final = match result {
             Ok(answer) => answer.stop != Stop::WaitingApproval && !record["outcome"].is_null(),
             Err(error) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{Bound, InvalidStartKey, StartKey, StartKeys, text_digest};
+use backstop_event_log::{InvalidStartKey, KeyBinding, StartKey, StartKeys, text_digest};
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
@@ -22,10 +22,10 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::Value;
 
 use crate::answer;
-use crate::call::Call;
+use crate::call::RunCall;
 use crate::key_locks::KeyLocks;
 use crate::offer::Offer;
-use crate::runs::Runs;
+use crate::runs::LocalRuns;
 
 /// Key in `_meta` that identifies a repeated call.
 const KEY: &str = "backstop/idempotency-key";
@@ -36,11 +36,11 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// Handler of the requests of clients; its clones share the runs.
 #[derive(Clone)]
-pub(crate) struct Handler(Arc<Shared>);
+pub(crate) struct McpServerHandler(Arc<HandlerState>);
 
-struct Shared {
+struct HandlerState {
     offers: Vec<Offer>,
-    runs: Runs,
+    runs: LocalRuns,
     keys: Arc<dyn StartKeys>,
     /// Lock held while a key is bound and its run started, so that a call with the same key finds the run.
     starting: KeyLocks,
@@ -50,26 +50,34 @@ struct Shared {
 }
 
 /// The request of a call.
-enum Asked {
+enum RequestedRun {
     Input(Value),
     Run(RunId),
 }
 
-impl Handler {
+impl McpServerHandler {
     pub(crate) fn new(
         offers: Vec<Offer>,
-        runs: Runs,
+        runs: LocalRuns,
         keys: Arc<dyn StartKeys>,
         answer_within: Duration,
         redactor: Redactor,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let starting = KeyLocks::default();
-        Self(Arc::new(Shared { offers, runs, keys, starting, answer_within, redactor, clock }))
+        Self(Arc::new(HandlerState {
+            offers,
+            runs,
+            keys,
+            starting,
+            answer_within,
+            redactor,
+            clock,
+        }))
     }
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpServerHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         let mut info = ServerConfig::new(capabilities);
@@ -97,9 +105,9 @@ impl ServerHandler for Handler {
             let what = format!("unknown tool `{}`; tools: {}", params.name, known.join(", "));
             return Err(ErrorData::invalid_params(what, None));
         };
-        let asked = match asked(offer, params.arguments.as_ref()) {
+        let asked = match read_arguments(offer, params.arguments.as_ref()) {
             Ok(asked) => asked,
-            Err(why) => return Ok(answer::refused(code::INPUT_INVALID, why).into()),
+            Err(why) => return Ok(answer::render_refusal(code::INPUT_INVALID, why).into()),
         };
         let key = context.meta.get(KEY).cloned();
         let key = key.or_else(|| params.meta.as_ref().and_then(|meta| meta.get(KEY)).cloned());
@@ -111,23 +119,23 @@ impl ServerHandler for Handler {
     }
 }
 
-impl Shared {
+impl HandlerState {
     /// Starts a run, or finds the requested one.
     async fn call(
         &self,
         offer: &Offer,
-        asked: Asked,
+        asked: RequestedRun,
         key: Option<Value>,
-    ) -> Result<(Call, RunId), Box<CallToolResult>> {
-        let refused = |code: &str, why: &str| Box::new(answer::refused(code, why));
+    ) -> Result<(RunCall, RunId), Box<CallToolResult>> {
+        let refused = |code: &str, why: &str| Box::new(answer::render_refusal(code, why));
         let input = match asked {
-            Asked::Run(run) => {
+            RequestedRun::Run(run) => {
                 let found = self.runs.find(&offer.operator, &run).await;
                 let why = format!("run `{run}` is not one of `{}`", offer.operator);
                 let found = found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
                 return Ok((found, run));
             }
-            Asked::Input(input) => input,
+            RequestedRun::Input(input) => input,
         };
         let run = new_run_id(self.clock.now());
         let Some(key) = key else {
@@ -146,15 +154,15 @@ impl Shared {
         })?;
         let _starting = self.starting.lock(&offer.operator, &name).await;
         match self.keys.bind(&key, &run, self.clock.now()).await {
-            Ok(Bound::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
-            Ok(Bound::Earlier(run)) => {
+            Ok(KeyBinding::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
+            Ok(KeyBinding::Earlier(run)) => {
                 // The process that bound the key may have died before it started the run.
                 let found = self.runs.find_or_start(&offer.operator, &run, Some(input)).await;
                 let why = format!("run `{run}` of this key was lost: it kept no record");
                 Ok((found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?, run))
             }
-            Ok(Bound::Queued(run)) => Err(Box::new(answer::queued(&run))),
-            Ok(Bound::Removed(run)) => {
+            Ok(KeyBinding::Queued(run)) => Err(Box::new(answer::render_queued(&run))),
+            Ok(KeyBinding::Removed(run)) => {
                 let why = format!("run `{run}` of this key was removed, and does not begin again");
                 Err(refused(code::INPUT_INVALID, &why))
             }
@@ -174,7 +182,7 @@ impl Shared {
     /// Waits for a run as long as its client does.
     async fn wait(
         &self,
-        mut call: Call,
+        mut call: RunCall,
         run: &RunId,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResult {
@@ -211,13 +219,16 @@ impl Shared {
                     continue;
                 }
             };
-            return answer::ended(&ended, run, &self.redactor);
+            return answer::render_end(&ended, run, &self.redactor);
         }
     }
 }
 
 /// Reads the arguments of a call.
-fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
+fn read_arguments(
+    offer: &Offer,
+    arguments: Option<&JsonObject>,
+) -> Result<RequestedRun, &'static str> {
     let empty = JsonObject::new();
     let arguments = arguments.unwrap_or(&empty);
     if arguments.keys().any(|key| !matches!(key.as_str(), "input" | "run")) {
@@ -237,8 +248,8 @@ fn asked(offer: &Offer, arguments: Option<&JsonObject>) -> Result<Asked, &'stati
         (Some(input), None) if offer.input_schema.is_none() && !input.is_string() => {
             Err("input must be a string")
         }
-        (Some(input), None) => Ok(Asked::Input(input.clone())),
-        (None, Some(Value::String(run))) => Ok(Asked::Run(RunId::new(run.trim()))),
+        (Some(input), None) => Ok(RequestedRun::Input(input.clone())),
+        (None, Some(Value::String(run))) => Ok(RequestedRun::Run(RunId::new(run.trim()))),
         (None, Some(_)) => Err("run must be the id of a run"),
         (None, None) => Err("input is required, or run"),
         (Some(_), Some(_)) => Err("give `input` to start a run, or `run` to ask for one"),

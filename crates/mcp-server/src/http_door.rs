@@ -27,7 +27,7 @@ use tower::Service;
 
 use crate::clients::Clients;
 use crate::error::ServeError;
-use crate::handler::Handler;
+use crate::handler::McpServerHandler;
 use crate::origin;
 
 /// Maximum size of a client's message, in bytes.
@@ -49,10 +49,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Path of the endpoint.
 const PATH: &str = "/mcp";
 
-type Body = BoxBody<Bytes, std::convert::Infallible>;
+type ResponseBody = BoxBody<Bytes, std::convert::Infallible>;
 type Collected = http_body_util::Collected<Bytes>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Door = StreamableHttpService<Handler, LocalSessionManager>;
+type Door = StreamableHttpService<McpServerHandler, LocalSessionManager>;
 
 /// Listener of the endpoint, with its access rules and limits.
 pub(crate) struct Entrance {
@@ -65,7 +65,7 @@ pub(crate) struct Entrance {
 
 /// The state that answers the requests of a connection.
 #[derive(Clone)]
-struct Answering {
+struct ConnectionState {
     door: Door,
     sessions: Arc<LocalSessionManager>,
     clients: Arc<Clients>,
@@ -77,18 +77,18 @@ struct Answering {
 
 /// Accepts connections until `stop` is cancelled.
 pub(crate) async fn serve(
-    handler: Handler,
+    handler: McpServerHandler,
     entrance: Entrance,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let Entrance { listener, token, max_connections, origins, clock } = entrance;
     let address = listener.local_addr().map_err(ServeError::Socket)?;
     check_reach(address, token.is_some())?;
-    let origins = origin::allowed(address.ip(), &origins);
+    let origins = origin::allowed_origins(address.ip(), &origins);
     let sessions = Arc::<LocalSessionManager>::default();
     let door = door(handler, address, token.is_some(), origins, &stop, &sessions);
     let token: Option<Arc<[u8]>> = token.map(|token| digest(token.as_bytes()).into());
-    let answering = Answering {
+    let answering = ConnectionState {
         door,
         sessions,
         clients: Arc::default(),
@@ -138,7 +138,7 @@ pub(crate) const fn check_reach(address: SocketAddr, has_token: bool) -> Result<
 }
 
 fn door(
-    handler: Handler,
+    handler: McpServerHandler,
     address: SocketAddr,
     has_token: bool,
     origins: Vec<String>,
@@ -159,7 +159,7 @@ fn door(
     StreamableHttpService::new(move || Ok(handler.clone()), Arc::clone(sessions), config)
 }
 
-impl Answering {
+impl ConnectionState {
     async fn serve(self, stream: TcpStream, client: IpAddr) {
         let service = service_fn(move |request| self.clone().answer(request, client));
         let served = http1::Builder::new()
@@ -175,16 +175,16 @@ impl Answering {
         mut self,
         request: Request<Incoming>,
         client: IpAddr,
-    ) -> Result<Response<Body>, std::convert::Infallible> {
+    ) -> Result<Response<ResponseBody>, std::convert::Infallible> {
         if request.uri().path() != PATH {
-            return Ok(refused(StatusCode::NOT_FOUND, "the server is at /mcp"));
+            return Ok(build_refusal(StatusCode::NOT_FOUND, "the server is at /mcp"));
         }
         if let Some(token) = &self.token {
             let given = request.headers().get(header::AUTHORIZATION);
             let given = given.and_then(|value| bearer(value.as_bytes()));
             // Digests are compared, so that the time taken reveals nothing about the token.
             if given.is_none_or(|given| digest(given)[..] != **token) {
-                let mut response = refused(StatusCode::UNAUTHORIZED, "a token is required");
+                let mut response = build_refusal(StatusCode::UNAUTHORIZED, "a token is required");
                 let scheme = header::HeaderValue::from_static("Bearer");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
                 return Ok(response);
@@ -202,20 +202,20 @@ impl Answering {
                 self.call(Request::from_parts(head, Full::new(Bytes::from(body))), client).await
             }
             Err(error) if error.is::<LengthLimitError>() => {
-                Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"))
+                Ok(build_refusal(StatusCode::PAYLOAD_TOO_LARGE, "the message is too large"))
             }
-            Err(_) => Ok(refused(StatusCode::BAD_REQUEST, "the message cannot be read")),
+            Err(_) => Ok(build_refusal(StatusCode::BAD_REQUEST, "the message cannot be read")),
         }
     }
 }
 
-impl Answering {
+impl ConnectionState {
     /// Collects a message. The number of slow messages of one client is limited.
     async fn collect(
         &self,
         body: Incoming,
         client: IpAddr,
-    ) -> Result<Result<Collected, BoxError>, Response<Body>> {
+    ) -> Result<Result<Collected, BoxError>, Response<ResponseBody>> {
         let mut collecting = pin!(Limited::new(body, MAX_MESSAGE_BYTES).collect());
         tokio::select! {
             body = &mut collecting => return Ok(body),
@@ -223,12 +223,12 @@ impl Answering {
         }
         let Some(_unfinished) = self.clients.wait_for_message(client, self.max_unfinished) else {
             let why = "too many messages of this client are unfinished";
-            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, why));
+            return Err(build_refusal(StatusCode::SERVICE_UNAVAILABLE, why));
         };
         tokio::select! {
             body = collecting => Ok(body),
             () = self.clock.sleep(LONGEST_BODY.saturating_sub(PROMPT_BODY)) => {
-                Err(refused(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"))
+                Err(build_refusal(StatusCode::REQUEST_TIMEOUT, "the message came too slowly"))
             }
         }
     }
@@ -238,7 +238,7 @@ impl Answering {
         &mut self,
         request: Request<Full<Bytes>>,
         client: IpAddr,
-    ) -> Result<Response<Body>, std::convert::Infallible> {
+    ) -> Result<Response<ResponseBody>, std::convert::Infallible> {
         let session = |headers: &HeaderMap| {
             headers.get(SESSION).and_then(|id| id.to_str().ok()).map(Arc::<str>::from)
         };
@@ -267,7 +267,7 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-fn refused(status: StatusCode, why: &'static str) -> Response<Body> {
+fn build_refusal(status: StatusCode, why: &'static str) -> Response<ResponseBody> {
     let mut response = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
     *response.status_mut() = status;
     response

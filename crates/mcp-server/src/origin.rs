@@ -15,7 +15,7 @@ const LOOPBACK: [&str; 6] = [
 ];
 
 /// Returns the allowed origins: the named ones, and those of this machine if the listener is on a loopback address.
-pub(crate) fn allowed(listener: IpAddr, named: &[String]) -> Vec<String> {
+pub(crate) fn allowed_origins(listener: IpAddr, named: &[String]) -> Vec<String> {
     let loopback = LOOPBACK.iter().filter(|_| listener.is_loopback()).map(ToString::to_string);
     loopback.chain(named.iter().filter_map(|named| with_port(named))).collect()
 }

@@ -11,53 +11,53 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::call::{Call, Flight};
-use crate::ended::Ended;
+use crate::call::{RunCall, RunHandle};
+use crate::ended::WorkEnd;
 
 /// Number of ended runs that are kept for further calls; older ones are answered from their record, if they have one.
 const MAX_ENDED: usize = 1_000;
 
 /// The runs of this process, which continue when no client waits for them.
-pub(crate) struct Runs {
+pub(crate) struct LocalRuns {
     orchestrator: LocalOrchestrator,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<TrackedRuns>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 #[derive(Default)]
-struct Known {
-    runs: BTreeMap<RunId, Flight>,
+struct TrackedRuns {
+    runs: BTreeMap<RunId, RunHandle>,
     /// Ended runs, in the order of their ends.
     ended: VecDeque<RunId>,
 }
 
-impl Runs {
+impl LocalRuns {
     pub(crate) fn new(orchestrator: LocalOrchestrator) -> Self {
         Self { orchestrator, known: Arc::default(), tasks: Mutex::default() }
     }
 
     /// Starts a run for a call.
-    pub(crate) fn start(&self, operator: &Arc<str>, input: Value, run: &RunId) -> Call {
-        let work = Work { goes_on: false, input: Some(input) };
-        Call::first(self.spawn(&mut lock(&self.known), operator, run, work))
+    pub(crate) fn start(&self, operator: &Arc<str>, input: Value, run: &RunId) -> RunCall {
+        let work = WorkRequest { goes_on: false, input: Some(input) };
+        RunCall::first(self.spawn(&mut lock(&self.known), operator, run, work))
     }
 
     /// Finds a run that was started before: a run of this process, or one that is resumed from its record. `None` for a
     /// run of another operator, and for an unknown run without a record.
-    pub(crate) async fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<Call> {
+    pub(crate) async fn find(&self, operator: &Arc<str>, run: &RunId) -> Option<RunCall> {
         self.find_or_start(operator, run, None).await
     }
 
-    /// As [`Runs::find`], but starts the run with this input if it has no record.
+    /// As [`LocalRuns::find`], but starts the run with this input if it has no record.
     pub(crate) async fn find_or_start(
         &self,
         operator: &Arc<str>,
         run: &RunId,
         input: Option<Value>,
-    ) -> Option<Call> {
+    ) -> Option<RunCall> {
         let flight = lock(&self.known).runs.get(run).cloned();
         if let Some(flight) = &flight {
-            if !flight.is_of(operator) {
+            if !flight.has_operator(operator) {
                 return None;
             }
             let is_current = match flight.current_end() {
@@ -65,7 +65,7 @@ impl Runs {
                 None => true,
             };
             if is_current {
-                return Some(Call::further(flight.clone()));
+                return Some(RunCall::further(flight.clone()));
             }
         }
         if !self.orchestrator.can_go_on(operator) {
@@ -73,20 +73,26 @@ impl Runs {
         }
         let mut known = lock(&self.known);
         match known.runs.get(run) {
-            Some(now) if !now.is_of(operator) => return None,
+            Some(now) if !now.has_operator(operator) => return None,
             // Another call resumed the run in the meantime.
             Some(now) if !flight.is_some_and(|flight| flight.is_same(now)) => {
-                return Some(Call::further(now.clone()));
+                return Some(RunCall::further(now.clone()));
             }
             _ => {}
         }
-        let work = Work { goes_on: true, input };
-        Some(Call::further(self.spawn(&mut known, operator, run, work)))
+        let work = WorkRequest { goes_on: true, input };
+        Some(RunCall::further(self.spawn(&mut known, operator, run, work)))
     }
 
-    fn spawn(&self, known: &mut Known, operator: &Arc<str>, run: &RunId, work: Work) -> Flight {
+    fn spawn(
+        &self,
+        known: &mut TrackedRuns,
+        operator: &Arc<str>,
+        run: &RunId,
+        work: WorkRequest,
+    ) -> RunHandle {
         let (signals, (ends, end)) = (Signals::default(), watch::channel(None));
-        let flight = Flight::new(Arc::clone(operator), signals.clone(), end);
+        let flight = RunHandle::new(Arc::clone(operator), signals.clone(), end);
         known.ended.retain(|other| other != run);
         known.runs.insert(run.clone(), flight.clone());
         let (orchestrator, operator) = (self.orchestrator.clone(), Arc::clone(operator));
@@ -103,21 +109,21 @@ impl Runs {
 }
 
 /// Work on a run.
-struct Work {
+struct WorkRequest {
     /// Whether to resume the run if it has a record.
     goes_on: bool,
     /// Input to start the run with if it has no record.
     input: Option<Value>,
 }
 
-impl Work {
+impl WorkRequest {
     async fn perform(
         self,
         orchestrator: &LocalOrchestrator,
         operator: &str,
         run: &RunId,
         signals: &Signals,
-    ) -> Ended {
+    ) -> WorkEnd {
         let dispatch = |input: Value, goes_on: bool| {
             let mut context = Context::root();
             context.signals = signals.clone();
@@ -125,7 +131,7 @@ impl Work {
                 (Some(run.clone()), goes_on, goes_on);
             async move {
                 let result = orchestrator.dispatch(operator, Task::json(input), context).await;
-                Ended::read(orchestrator, operator, run, result).await
+                WorkEnd::read(orchestrator, operator, run, result).await
             }
         };
         if self.goes_on {
@@ -138,9 +144,9 @@ impl Work {
     }
 }
 
-impl Known {
+impl TrackedRuns {
     /// Records the end of the work on a run, unless other work on the run began in the meantime.
-    fn note_end(&mut self, run: RunId, ended: &Flight) {
+    fn note_end(&mut self, run: RunId, ended: &RunHandle) {
         if !self.runs.get(&run).is_some_and(|flight| flight.is_same(ended)) {
             return;
         }
@@ -154,7 +160,7 @@ impl Known {
     }
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+fn lock(known: &Mutex<TrackedRuns>) -> MutexGuard<'_, TrackedRuns> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,8 +174,8 @@ mod tests {
     /// Spec: Q10
     #[test]
     fn resumed_run_is_not_listed_as_ended() {
-        let flight = || Flight::new("clerk".into(), Signals::default(), watch::channel(None).1);
-        let (mut known, earlier, now) = (Known::default(), flight(), flight());
+        let flight = || RunHandle::new("clerk".into(), Signals::default(), watch::channel(None).1);
+        let (mut known, earlier, now) = (TrackedRuns::default(), flight(), flight());
         known.runs.insert("run_1".into(), now.clone());
         known.note_end("run_1".into(), &earlier);
         assert!(known.ended.is_empty());

@@ -17,13 +17,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::handler::Handler;
+use crate::handler::McpServerHandler;
 use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
 use crate::input_end::InputEnd;
 use crate::mended::Mended;
 use crate::offer::Offer;
 use crate::origin;
-use crate::runs::Runs;
+use crate::runs::LocalRuns;
 
 /// Default time limit of a call, after which it is answered with the id of its run: clients give up after 60 seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(50);
@@ -208,10 +208,10 @@ impl Server {
         http_door::serve(self.handler(), entrance, stop).await
     }
 
-    fn handler(self) -> Handler {
-        Handler::new(
+    fn handler(self) -> McpServerHandler {
+        McpServerHandler::new(
             self.offers,
-            Runs::new(self.orchestrator),
+            LocalRuns::new(self.orchestrator),
             self.keys,
             self.answer_within,
             self.redactor,

@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use crate::McpError;
 use crate::connection::Connection;
-use crate::listing::{Listed, Made};
+use crate::listing::{Made, ToolList};
 use crate::server::Settings;
 use crate::tool::McpTool;
-use crate::upstream::Server;
+use crate::upstream::McpServerState;
 
 /// The tools of one server.
 ///
@@ -36,7 +36,7 @@ use crate::upstream::Server;
 /// # }
 /// ```
 pub struct McpClient {
-    server: Arc<Server>,
+    server: Arc<McpServerState>,
     tools: Vec<Arc<McpTool>>,
     left_out: Vec<LeftOut>,
     warnings: Vec<String>,
@@ -48,7 +48,7 @@ impl McpClient {
     pub(crate) async fn connect(settings: Settings) -> Result<Arc<Self>, McpError> {
         let changed = Arc::new(Notify::new());
         let connection = Connection::open(&settings, Arc::clone(&changed)).await?;
-        let listed = Listed::read(&connection, &settings).await?;
+        let listed = ToolList::read(&connection, &settings).await?;
         settings.check_patterns(&listed.origins())?;
         let Made { tools, left_out, listing } = listed.make(&connection, &settings)?;
         for tool in &left_out {
@@ -63,7 +63,7 @@ impl McpClient {
             );
         }
         let warnings = listed.warnings().to_vec();
-        let server = Server::new(settings, connection, changed, &listing, &listed);
+        let server = McpServerState::new(settings, connection, changed, &listing, &listed);
         let tool = |made| Arc::new(McpTool::new(made, Arc::clone(&server)));
         let tools = tools.into_iter().map(tool).collect();
         Ok(Arc::new(Self { server, tools, left_out, warnings, listing }))

@@ -23,28 +23,28 @@ use rmcp::service::{RoleClient, RunningService, ServiceError};
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::first_request::Opening;
-use self::handler::Handler;
-use self::lines::Lines;
-use self::opening::{NotOpened, Told, fault_of, initialize};
+pub(crate) use self::first_request::FirstRequest;
+use self::handler::McpClientHandler;
+use self::lines::StdioTransport;
+use self::opening::{FailureSources, NotOpened, initialize, transport_fault};
 use self::program::KeptProgram;
-pub(crate) use self::request::Failed;
-pub(crate) use self::said::Said;
-use self::stderr::Stderr;
+pub(crate) use self::request::FailedRequest;
+pub(crate) use self::said::CallPayload;
+use self::stderr::StderrTail;
 use self::wire::Wire;
 use crate::McpError;
 use crate::backoff::Backoff;
-use crate::fault::Fault;
-use crate::progress::Progressing;
-use crate::server::{Place, Settings};
-use crate::spawn::{Held, ServerCommand, Spawned};
+use crate::fault::McpFault;
+use crate::progress::ProgressRegistry;
+use crate::server::{ServerLocation, Settings};
+use crate::spawn::{BlockedOperationsFn, ServerCommand, SpawnedProgram};
 
 /// Time limit of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of the session after a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Session {
+pub(crate) enum SessionState {
     /// The server has forgotten the session.
     Forgotten {
         /// Whether the request was refused for that reason, before it was run.
@@ -56,12 +56,12 @@ pub(crate) enum Session {
 
 /// A connection to a server. Dropping it ends the connection, and kills a program.
 pub(crate) struct Connection {
-    service: RunningService<RoleClient, Handler>,
+    service: RunningService<RoleClient, McpClientHandler>,
     wire: Arc<Wire>,
-    progressing: Arc<Progressing>,
-    program: Option<(Arc<KeptProgram>, Arc<Stderr>)>,
+    progressing: Arc<ProgressRegistry>,
+    program: Option<(Arc<KeptProgram>, Arc<StderrTail>)>,
     /// The operations that the walls around the program have blocked, if there are walls.
-    walls: Option<Held>,
+    walls: Option<BlockedOperationsFn>,
     /// Whether a request to a program timed out, so that the program may hang for good.
     is_suspect: AtomicBool,
     _listening: DropGuard,
@@ -101,11 +101,11 @@ impl Connection {
     async fn open_as(
         settings: &Settings,
         changed: &Arc<Notify>,
-        opening: &Opening,
+        opening: &FirstRequest,
     ) -> Result<Self, NotOpened> {
         let wire = Arc::new(Wire::new(Arc::clone(&settings.secrets)));
-        let progressing = Arc::new(Progressing::default());
-        let handler = Handler {
+        let progressing = Arc::new(ProgressRegistry::default());
+        let handler = McpClientHandler {
             roots: settings.roots.clone(),
             progressing: Arc::clone(&progressing),
             wire: Arc::clone(&wire),
@@ -115,32 +115,32 @@ impl Connection {
         let probe_timeout = opening.probe_timeout(settings.start_timeout);
         let mut walls = None;
         let (service, program) = match &settings.place {
-            Place::Command { command, spawner } => {
+            ServerLocation::Command { command, spawner } => {
                 let mut spawned =
                     spawner.spawn(command).await.map_err(|source| McpError::Start {
                         server: settings.name.clone(),
                         program: command.program.clone(),
                         source: not_started(command, source),
                     })?;
-                let stderr = listened(&mut spawned, settings);
-                let Spawned { stdin, stdout, running, held, .. } = spawned;
+                let stderr = spawn_stderr_reader(&mut spawned, settings);
+                let SpawnedProgram { stdin, stdout, running, held, .. } = spawned;
                 walls = held;
                 let stdin = Arc::new(Mutex::new(stdin));
                 let program = KeptProgram::keep(running, Arc::clone(&stdin), &settings.programs);
-                let lines = Lines::new(
+                let lines = StdioTransport::new(
                     (stdin, stdout),
                     Arc::clone(&program),
                     Arc::clone(&stderr),
                     Arc::clone(&wire),
                     (Arc::clone(&settings.clock), probe_timeout),
                 );
-                let told = Told { wire: &wire, stderr: Some(&stderr) };
+                let told = FailureSources { wire: &wire, stderr: Some(&stderr) };
                 (
                     initialize(settings, handler, lines, opening, told).await?,
                     Some((program, stderr)),
                 )
             }
-            Place::Url { url, headers, client, login } => {
+            ServerLocation::Url { url, headers, client, login } => {
                 let http = http::Http {
                     client: client.clone(),
                     wire: Arc::clone(&wire),
@@ -151,7 +151,7 @@ impl Connection {
                     changed: Arc::clone(changed),
                 };
                 let transport = http::transport(url.as_str(), headers.clone(), http);
-                let told = Told { wire: &wire, stderr: None };
+                let told = FailureSources { wire: &wire, stderr: None };
                 (initialize(settings, handler, transport, opening, told).await?, None)
             }
         };
@@ -170,13 +170,13 @@ impl Connection {
     }
 
     /// Returns the operations that the walls around the program have blocked so far.
-    pub(crate) fn held(&self) -> Vec<EnvError> {
+    pub(crate) fn blocked_operations(&self) -> Vec<EnvError> {
         self.walls.as_ref().map(|held| held()).unwrap_or_default()
     }
 
     /// Returns whether the connection is usable, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
-        self.wire.closed().is_none() && !self.service.is_transport_closed()
+        self.wire.close_reason().is_none() && !self.service.is_transport_closed()
     }
 
     /// Closes the connection.
@@ -194,8 +194,8 @@ impl Connection {
     }
 
     /// Returns the reason that the connection is closed.
-    pub(crate) fn ended(&self) -> String {
-        self.wire.closed().unwrap_or_else(|| "closed the connection".to_owned())
+    pub(crate) fn close_reason(&self) -> String {
+        self.wire.close_reason().unwrap_or_else(|| "closed the connection".to_owned())
     }
 
     /// Records that the server answered.
@@ -205,7 +205,7 @@ impl Connection {
 
     /// Pings a program after a timeout, unless it is running other calls.
     pub(crate) async fn probe(&self, settings: &Settings) {
-        let is_program = matches!(settings.place, Place::Command { .. });
+        let is_program = matches!(settings.place, ServerLocation::Command { .. });
         if !is_program || !self.is_suspect.load(Ordering::Relaxed) || self.wire.has_calls() {
             return;
         }
@@ -213,32 +213,38 @@ impl Connection {
         let timeout = PING_TIMEOUT.min(settings.timeout / 2);
         match self.ping(&settings.clock, timeout).await {
             // An error is an answer too: the current revision has no ping.
-            Ok(()) | Err(Fault::Protocol { .. }) => self.is_suspect.store(false, Ordering::Relaxed),
+            Ok(()) | Err(McpFault::Protocol { .. }) => {
+                self.is_suspect.store(false, Ordering::Relaxed)
+            }
             Err(_) => self.close("hangs"),
         }
     }
 
     /// Determines by a ping whether the server still knows the session after it refused a request. If the server
     /// refuses the ping too, the session is the cause.
-    pub(crate) async fn session_after(&self, refusal: &Fault, settings: &Settings) -> Session {
+    pub(crate) async fn session_after(
+        &self,
+        refusal: &McpFault,
+        settings: &Settings,
+    ) -> SessionState {
         if !self.wire.has_session() || !refusal.is_refusal() {
-            return Session::Known;
+            return SessionState::Known;
         }
         let is_refused_before_run = refusal.is_refused_by_status();
         if refusal.status() == Some(404) {
-            return Session::Forgotten { is_refused_before_run };
+            return SessionState::Forgotten { is_refused_before_run };
         }
         let timeout = PING_TIMEOUT.min(settings.timeout / 2);
         match self.ping(&settings.clock, timeout).await {
             // Not every server knows the request.
-            Err(Fault::Protocol { code: -32601, .. } | Fault::Status { status: 429, .. }) => {
-                Session::Known
+            Err(McpFault::Protocol { code: -32601, .. } | McpFault::Status { status: 429, .. }) => {
+                SessionState::Known
             }
-            Err(other @ (Fault::Status { .. } | Fault::Protocol { .. })) => {
+            Err(other @ (McpFault::Status { .. } | McpFault::Protocol { .. })) => {
                 let is_alike = other == *refusal && refusal.is_of_session();
-                Session::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
+                SessionState::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
             }
-            _ => Session::Known,
+            _ => SessionState::Known,
         }
     }
 
@@ -255,17 +261,17 @@ impl Connection {
     }
 
     /// Returns the standard error of a program.
-    pub(crate) fn stderr(&self) -> Option<&Stderr> {
+    pub(crate) fn stderr(&self) -> Option<&StderrTail> {
         self.program.as_ref().map(|(_, stderr)| &**stderr)
     }
 }
 
 /// Starts to read a program's standard error.
-fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
+fn spawn_stderr_reader(spawned: &mut SpawnedProgram, settings: &Settings) -> Arc<StderrTail> {
     for secret in spawned.secrets() {
         settings.secrets.add(secret);
     }
-    let stderr = Stderr::new(settings.secrets.redactor());
+    let stderr = StderrTail::new(settings.secrets.redactor());
     let output = std::mem::replace(&mut spawned.stderr, Box::new(tokio::io::empty()));
     tokio::spawn(Arc::clone(&stderr).read(output));
     stderr
@@ -273,7 +279,7 @@ fn listened(spawned: &mut Spawned, settings: &Settings) -> Arc<Stderr> {
 
 /// Subscribes to changes of the tools, as the current revision requires; earlier revisions send them unasked.
 fn listen(
-    service: &RunningService<RoleClient, Handler>,
+    service: &RunningService<RoleClient, McpClientHandler>,
     changed: Arc<Notify>,
     clock: &Arc<dyn Clock>,
     until: CancellationToken,

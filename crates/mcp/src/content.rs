@@ -8,7 +8,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::fault::reported;
+use crate::fault::find_reported_error;
 
 /// Text of an error that a server reports without a text.
 const SILENT: &str = "the server reported an error and said nothing";
@@ -22,7 +22,7 @@ pub(crate) struct CallResult<'a> {
 
 impl<'a> CallResult<'a> {
     /// Parses the fields of the result.
-    pub(crate) fn of(whole: &'a RawValue) -> Self {
+    pub(crate) fn parse(whole: &'a RawValue) -> Self {
         Self { whole, fields: serde_json::from_str(whole.get()).ok() }
     }
 
@@ -143,7 +143,7 @@ pub(crate) fn map_text(error: ToolError, map: impl Fn(&str) -> String) -> ToolEr
 
 /// Returns the failure of a call whose tool reported an error.
 fn error(text: &str, spec: &ToolSpec) -> ToolError {
-    if let Some(error) = reported(spec, text) {
+    if let Some(error) = find_reported_error(spec, text) {
         return error;
     }
     // A read-only or idempotent tool leaves no effect that counts.
@@ -174,7 +174,7 @@ fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> 
             let uri = resource["uri"].as_str()?;
             text(&resource["text"]).or_else(|| Some(reference(resource, uri)))
         }
-        kind => Some(format!("[a block of unknown type `{}`]", shown(kind))),
+        kind => Some(format!("[a block of unknown type `{}`]", sanitize_kind(kind))),
     }
 }
 
@@ -194,7 +194,7 @@ fn decoded_size(data: &str) -> usize {
     data.len() * 3 / 4
 }
 
-fn shown(kind: &str) -> String {
+fn sanitize_kind(kind: &str) -> String {
     kind.chars().filter(|c| !c.is_control()).take(64).collect()
 }
 
@@ -242,7 +242,7 @@ mod tests {
 
     fn read(result: &str, schema: Option<&Schema>) -> Result<JsonText, ToolError> {
         let result = serde_json::from_str(result).unwrap();
-        CallResult::of(result).read(&spec(), schema, |_| Ok(()))
+        CallResult::parse(result).read(&spec(), schema, |_| Ok(()))
     }
 
     /// Spec: Q8

@@ -11,7 +11,7 @@ use layer0::failure::{Effect, Retry, Seconds};
 
 /// The reason that a call has no result.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fault {
+pub(crate) enum McpFault {
     /// The server has an address asked for a login that it must not choose.
     AddressDenied { host: String, address: IpAddr },
     /// The request was not sent.
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
 }
 
 /// Writes the fault as a predicate that follows the server's name.
-impl fmt::Display for Fault {
+impl fmt::Display for McpFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AddressDenied { host, address } => {
@@ -61,7 +61,7 @@ impl fmt::Display for Fault {
 
 /// Properties of a call that decide what a fault means.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Called<'a> {
+pub(crate) struct FaultContext<'a> {
     /// The server's name.
     pub(crate) server: &'a str,
     /// The tool.
@@ -70,7 +70,7 @@ pub(crate) struct Called<'a> {
     pub(crate) left: bool,
 }
 
-impl Fault {
+impl McpFault {
     /// Returns the HTTP status of the answer.
     pub(crate) const fn status(&self) -> Option<u16> {
         match self {
@@ -108,7 +108,7 @@ impl Fault {
     }
 
     /// Redacts the text of the server.
-    pub(crate) fn redacted(mut self, redactor: &Redactor) -> Self {
+    pub(crate) fn redact(mut self, redactor: &Redactor) -> Self {
         let (Self::NotSent(text)
         | Self::Lost(text)
         | Self::Unreadable(text)
@@ -134,8 +134,8 @@ impl Fault {
     }
 
     /// Converts the fault to the failure of the call.
-    pub(crate) fn into_error(self, called: Called<'_>) -> ToolError {
-        let Called { server, tool, left } = called;
+    pub(crate) fn into_error(self, called: FaultContext<'_>) -> ToolError {
+        let FaultContext { server, tool, left } = called;
         let shown = self.to_string();
         let effect = if left { Effect::Unknown } else { Effect::None };
         let unavailable =
@@ -165,7 +165,7 @@ impl Fault {
             Self::Protocol { code: -32601, .. } => {
                 ToolError::NotFound(tool.name.to_string()).with_code("-32601")
             }
-            Self::Protocol { code: -32602, message, .. } => reported(tool, &message)
+            Self::Protocol { code: -32602, message, .. } => find_reported_error(tool, &message)
                 .unwrap_or(ToolError::InvalidInput(message))
                 .with_code("-32602"),
             Self::Protocol { code, message, .. } => ToolError::ExecutionFailed(message)
@@ -178,7 +178,7 @@ impl Fault {
 
 /// Returns the failure of a call that never reached the tool, if a server reports it as an error of the tool. Such
 /// errors are recognised by the wording of the official SDKs.
-pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
+pub(crate) fn find_reported_error(tool: &ToolSpec, text: &str) -> Option<ToolError> {
     let text = text.trim();
     let text = text.strip_prefix("MCP error -32602:").map_or(text, str::trim_start);
     let text = text.strip_prefix("MCP error -32601:").map_or(text, str::trim_start);
@@ -203,8 +203,8 @@ pub(crate) fn reported(tool: &ToolSpec, text: &str) -> Option<ToolError> {
 const fn status_facts(status: u16, retry_after: Option<Duration>) -> (Retry, Effect) {
     match status {
         404 => (Retry::Backoff, Effect::None),
-        425 | 429 => (Retry::hinted(retry_after), Effect::None),
-        408 | 500..=599 => (Retry::hinted(retry_after), Effect::Unknown),
+        425 | 429 => (Retry::from_hint(retry_after), Effect::None),
+        408 | 500..=599 => (Retry::from_hint(retry_after), Effect::Unknown),
         _ => (Retry::Never, Effect::None),
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         fn check(text: &str, code: Option<&str>) {
             use layer0::Failure;
             let spec = ToolSpec::new("s__shed", "", json!({})).origin("shed");
-            assert_eq!(reported(&spec, text).map(|error| error.code()), code, "{text}");
+            assert_eq!(find_reported_error(&spec, text).map(|error| error.code()), code, "{text}");
         }
         check("Unknown tool: shed", Some("tool.not_found"));
         check("MCP error -32602: Tool shed not found", Some("tool.not_found"));

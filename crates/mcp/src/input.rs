@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::progress::Watched;
+use crate::progress::WatchedCall;
 use crate::server::Settings;
 
 /// Maximum number of rounds of input in one call.
@@ -54,12 +54,12 @@ struct ElicitResponse {
 }
 
 /// The inputs that a server requests in one round, and the state that it wants back.
-struct Asked {
-    inputs: Vec<(String, Input)>,
+struct InputRound {
+    inputs: Vec<(String, RequestedInput)>,
     state: Option<String>,
 }
 
-enum Input {
+enum RequestedInput {
     Elicitation(ElicitRequestParams),
     Roots,
 }
@@ -81,7 +81,7 @@ impl Round {
     pub(crate) async fn next(
         self,
         asked: &RawValue,
-        call: &Watched,
+        call: &WatchedCall,
         settings: &Settings,
     ) -> Result<Self, ToolError> {
         let failed = |why| ToolError::ExecutionFailed(why).with_effect(Effect::None);
@@ -90,7 +90,7 @@ impl Round {
                 "the server asked for input {MAX_ROUNDS} times, and asks again"
             )));
         }
-        let Asked { inputs, state } = read(asked, &settings.secrets.redactor())?;
+        let InputRound { inputs, state } = read(asked, &settings.secrets.redactor())?;
         let idle = if inputs.is_empty() { self.idle + 1 } else { 0 };
         if inputs.is_empty() {
             let pause = PAUSE.saturating_mul(1 << self.idle.min(8));
@@ -99,15 +99,18 @@ impl Round {
         let mut responses = BTreeMap::new();
         for (key, input) in inputs {
             let response = match input {
-                Input::Elicitation(request) => JsonText::of(&match elicited(call, request).await {
-                    Elicited::Given(data) => {
-                        ElicitResponse { action: ElicitationAction::Accept, content: Some(data) }
-                    }
-                    Elicited::Declined => {
-                        ElicitResponse { action: ElicitationAction::Decline, content: None }
-                    }
-                }),
-                Input::Roots => JsonText::of(&listed(&settings.roots)),
+                RequestedInput::Elicitation(request) => {
+                    JsonText::from_value(&match elicit(call, request).await {
+                        Elicited::Given(data) => ElicitResponse {
+                            action: ElicitationAction::Accept,
+                            content: Some(data),
+                        },
+                        Elicited::Declined => {
+                            ElicitResponse { action: ElicitationAction::Decline, content: None }
+                        }
+                    })
+                }
+                RequestedInput::Roots => JsonText::from_value(&list_roots(&settings.roots)),
             };
             let response =
                 response.map_err(|error| failed(format!("the input is no JSON: {error}")))?;
@@ -119,13 +122,13 @@ impl Round {
 }
 
 /// Returns the roots in the format of the protocol.
-pub(crate) fn listed(roots: &[String]) -> ListRootsResult {
+pub(crate) fn list_roots(roots: &[String]) -> ListRootsResult {
     ListRootsResult::new(roots.iter().map(Root::new).collect())
 }
 
 /// Asks a person for the data that a server requests during a call. Declines if there is no person to ask, or if the
 /// data has to be entered elsewhere, at a URL.
-pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> Elicited {
+pub(crate) async fn elicit(call: &WatchedCall, request: ElicitRequestParams) -> Elicited {
     let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request
     else {
         return Elicited::Declined;
@@ -144,7 +147,7 @@ pub(crate) async fn elicited(call: &Watched, request: ElicitRequestParams) -> El
 
 /// Parses all requested inputs before a person is asked. The state is returned to the server unchanged; everything else
 /// is redacted, because it is shown and recorded.
-fn read(asked: &RawValue, redactor: &Redactor) -> Result<Asked, ToolError> {
+fn read(asked: &RawValue, redactor: &Redactor) -> Result<InputRound, ToolError> {
     let invalid = |why: &str| ToolError::InvalidOutput(why.to_owned()).with_effect(Effect::None);
     let mut asked = read_value(asked.get())
         .map_err(|_| invalid("the input that is asked for cannot be read"))?;
@@ -167,19 +170,19 @@ fn read(asked: &RawValue, redactor: &Redactor) -> Result<Asked, ToolError> {
         return Err(invalid(&format!("the server asks for more than {MAX_INPUTS} inputs at once")));
     }
     let inputs = requests.into_iter().map(|(key, request)| Ok((key, input(request)?)));
-    Ok(Asked { inputs: inputs.collect::<Result<_, ToolError>>()?, state })
+    Ok(InputRound { inputs: inputs.collect::<Result<_, ToolError>>()?, state })
 }
 
-fn input(mut request: Value) -> Result<Input, ToolError> {
+fn input(mut request: Value) -> Result<RequestedInput, ToolError> {
     match request["method"].as_str().unwrap_or_default() {
         "elicitation/create" => {
             let read = serde_json::from_value(request["params"].take());
-            read.map(Input::Elicitation).map_err(|error| {
+            read.map(RequestedInput::Elicitation).map_err(|error| {
                 let why = format!("the input that is asked for cannot be read: {error}");
                 ToolError::InvalidOutput(why).with_effect(Effect::None)
             })
         }
-        "roots/list" => Ok(Input::Roots),
+        "roots/list" => Ok(RequestedInput::Roots),
         "sampling/createMessage" => {
             // No response can decline sampling; a missing response would only be requested again.
             let why = "the server asks for sampling, which is declined";

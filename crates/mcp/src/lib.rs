@@ -48,11 +48,13 @@ mod upstream;
 pub use client::McpClient;
 pub use error::McpError;
 pub use oauth::ClientCredentials;
-pub use progress::Progress;
+pub use progress::CallProgress;
 pub use server::McpServer;
 #[cfg(feature = "walls")]
 pub use spawn::WalledSpawner;
-pub use spawn::{Input, LocalSpawner, Output, Running, ServerCommand, Spawn, Spawned};
+pub use spawn::{
+    Input, LocalSpawner, Output, RunningProgram, ServerCommand, Spawn, SpawnedProgram,
+};
 
 /// Maximum size of a server's message, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;

@@ -12,9 +12,9 @@ use sha2::{Digest, Sha256};
 
 use crate::McpError;
 use crate::connection::Connection;
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::names::model_name;
-use crate::server::{Settings, shown};
+use crate::server::{Settings, sanitize_name};
 
 /// Time limit of listing.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,14 +35,14 @@ const GRACE: Duration = Duration::from_secs(1);
 const ONLY_AS_TASK: &str = "it can only be called as a task, which is not supported";
 
 /// The tools that a server listed, in its order.
-pub(crate) struct Listed {
-    entries: Vec<Entry>,
+pub(crate) struct ToolList {
+    entries: Vec<ToolListEntry>,
     /// Defects of the list as a whole.
     warnings: Vec<String>,
 }
 
 /// A listed tool.
-struct Entry {
+struct ToolListEntry {
     /// Name of the tool at the server; empty if it has none.
     origin: String,
     /// The tool's description, or the reason that it cannot be read.
@@ -64,7 +64,7 @@ pub(crate) struct MadeTool {
     pub(crate) output: Option<Schema>,
 }
 
-impl Listed {
+impl ToolList {
     /// Requests all tools of a server.
     pub(crate) async fn read(
         connection: &Connection,
@@ -73,7 +73,7 @@ impl Listed {
         let stderr = || connection.stderr().map(|stderr| stderr.text()).unwrap_or_default();
         let server = || settings.name.clone();
         pages(connection, settings).await.map_err(|fault| match fault {
-            Fault::TimedOut(after) => McpError::TimedOut {
+            McpFault::TimedOut(after) => McpError::TimedOut {
                 server: server(),
                 what: "the listing of its tools",
                 after,
@@ -109,7 +109,7 @@ impl Listed {
         listing.implementation = connection.implementation();
         listing.protocol = connection.protocol();
         let mut made = Made { tools: Vec::new(), left_out: Vec::new(), listing };
-        for Entry { origin, said } in &self.entries {
+        for ToolListEntry { origin, said } in &self.entries {
             if !settings.wants(origin) {
                 continue;
             }
@@ -139,10 +139,10 @@ impl Listed {
 }
 
 /// Requests one page after another.
-async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, Fault> {
+async fn pages(connection: &Connection, settings: &Settings) -> Result<ToolList, McpFault> {
     let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
-    let invalid = |why: String| Err(Fault::Unreadable(why));
-    let mut list = Listed { entries: Vec::new(), warnings: Vec::new() };
+    let invalid = |why: String| Err(McpFault::Unreadable(why));
+    let mut list = ToolList { entries: Vec::new(), warnings: Vec::new() };
     let (mut names, mut twice) = (BTreeSet::new(), BTreeSet::new());
     let mut cursors = BTreeSet::new();
     let mut cursor = None;
@@ -153,7 +153,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, F
         };
         let page = match connection.list(cursor, over).await {
             // A server without tools need not know the request.
-            Err(Fault::Protocol { code: -32601, .. }) if list.entries.is_empty() => {
+            Err(McpFault::Protocol { code: -32601, .. }) if list.entries.is_empty() => {
                 return Ok(list);
             }
             page => page?,
@@ -171,7 +171,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, F
             if is_new {
                 list.entries.push(entry);
             } else if twice.insert(entry.origin.clone()) {
-                let name = shown(&entry.origin);
+                let name = sanitize_name(&entry.origin);
                 list.warnings.push(format!("tool `{name}` is listed twice; the first is taken"));
             }
         }
@@ -201,7 +201,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<Listed, F
 }
 
 /// Parses one tool of a page. A tool that cannot be read does not affect the others.
-fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
+fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> ToolListEntry {
     let fields: BTreeMap<String, &RawValue> =
         serde_json::from_str(written.get()).unwrap_or_default();
     let name = fields.get("name").map(|name| serde_json::from_str::<String>(name.get()));
@@ -216,7 +216,7 @@ fn entry(written: &RawValue, accepted: Option<&BTreeSet<String>>) -> Entry {
     };
     let is_refused = said.is_ok() && accepted.is_some_and(|names| !names.contains(&origin));
     let said = if is_refused { Err(BAD_HEADERS.to_owned()) } else { said };
-    Entry { origin, said }
+    ToolListEntry { origin, said }
 }
 
 /// Builds a tool, or returns the reason that it cannot be used.
@@ -263,20 +263,20 @@ fn digest(tool: &Value) -> String {
         "outputSchema": tool["outputSchema"],
     });
     let mut digest = String::with_capacity(64);
-    push_hex(&mut digest, &Sha256::digest(sorted(&said).to_string()));
+    push_hex(&mut digest, &Sha256::digest(sort_fields(&said).to_string()));
     digest
 }
 
 /// Sorts the fields of objects, because serde_json may keep their order.
-fn sorted(value: &Value) -> Value {
+fn sort_fields(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut names: Vec<&String> = fields.keys().collect();
             names.sort_unstable();
-            let sorted = names.into_iter().map(|name| (name.clone(), sorted(&fields[name])));
+            let sorted = names.into_iter().map(|name| (name.clone(), sort_fields(&fields[name])));
             Value::Object(sorted.collect::<Map<_, _>>())
         }
-        Value::Array(values) => values.iter().map(sorted).collect(),
+        Value::Array(values) => values.iter().map(sort_fields).collect(),
         value => value.clone(),
     }
 }

@@ -159,7 +159,7 @@ impl Login {
         }
         let request = client
             .post(endpoint)
-            .basic_auth(encoded(id), Some(encoded(secret)))
+            .basic_auth(encode_form_text(id), Some(encode_form_text(secret)))
             .header("content-type", "application/x-www-form-urlencoded")
             .header("accept", "application/json")
             .body(form);
@@ -186,7 +186,7 @@ impl Login {
 
 fn form_urlencoded(fields: &[(&str, &str)]) -> String {
     let fields: Vec<String> =
-        fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+        fields.iter().map(|(name, value)| format!("{name}={}", encode_form_text(value))).collect();
     fields.join("&")
 }
 
@@ -194,6 +194,6 @@ fn form_urlencoded(fields: &[(&str, &str)]) -> String {
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
 
 /// Encodes a text for a form. By RFC 6749, 2.3.1, the id and the secret are encoded before they are joined.
-fn encoded(text: &str) -> String {
+fn encode_form_text(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string().replace("%20", "+")
 }

@@ -12,12 +12,12 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken, RequestId};
 use tokio::sync::RwLock;
 
 /// Callback for the progress of calls.
-pub(crate) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+pub(crate) type OnProgress = Arc<dyn Fn(CallProgress) + Send + Sync>;
 
 /// Progress of a call, as reported by the server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct CallProgress {
     /// The server.
     pub server: String,
     /// The tool's name for the model.
@@ -34,35 +34,35 @@ pub struct Progress {
 
 /// The calls of a connection that can receive progress.
 #[derive(Debug, Default)]
-pub(crate) struct Progressing(RwLock<HashMap<ProgressToken, Call>>);
+pub(crate) struct ProgressRegistry(RwLock<HashMap<ProgressToken, ProgressCall>>);
 
 /// A call that waits for its answer.
 #[derive(Debug)]
-struct Call {
+struct ProgressCall {
     request: RequestId,
-    watched: Arc<Watched>,
+    watched: Arc<WatchedCall>,
 }
 
 /// A call that progress extends, and during which the server may ask a person.
-pub(crate) struct Watched {
+pub(crate) struct WatchedCall {
     pub(crate) patience: Arc<Patience>,
-    pub(crate) template: Progress,
+    pub(crate) template: CallProgress,
     pub(crate) on_progress: Option<OnProgress>,
     /// The person to ask, if the call has one.
     pub(crate) people: Option<Arc<dyn People>>,
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for WatchedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").field("call", &self.template.call_id).finish_non_exhaustive()
+        f.debug_struct("WatchedCall").field("call", &self.template.call_id).finish_non_exhaustive()
     }
 }
 
-impl Progressing {
+impl ProgressRegistry {
     /// Sends a request and watches it; progress that arrives meanwhile waits.
     pub(crate) async fn watch<T, E>(
         &self,
-        watched: Option<Arc<Watched>>,
+        watched: Option<Arc<WatchedCall>>,
         key: impl FnOnce(&T) -> (ProgressToken, RequestId),
         send: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
@@ -70,12 +70,12 @@ impl Progressing {
         let mut calls = self.0.write().await;
         let sent = send.await?;
         let (token, request) = key(&sent);
-        calls.insert(token, Call { request, watched });
+        calls.insert(token, ProgressCall { request, watched });
         Ok(sent)
     }
 
     /// Returns the call that a request of the server belongs to: the call that the transport names, or the only one.
-    pub(crate) async fn call_of(&self, request: Option<&RequestId>) -> Option<Arc<Watched>> {
+    pub(crate) async fn find_call(&self, request: Option<&RequestId>) -> Option<Arc<WatchedCall>> {
         let calls = self.0.read().await;
         let mut of = calls.values().filter(|call| request.is_none_or(|id| *id == call.request));
         match (of.next(), of.next()) {
@@ -107,7 +107,7 @@ impl Progressing {
         watched.patience.renew();
         if let Some(on_progress) = &watched.on_progress {
             let ProgressNotificationParam { progress, total, message, .. } = said;
-            on_progress(Progress { progress, total, message, ..watched.template.clone() });
+            on_progress(CallProgress { progress, total, message, ..watched.template.clone() });
         }
     }
 }
@@ -153,7 +153,7 @@ impl Patience {
     pub(crate) async fn over(&self) -> Duration {
         tokio::select! {
             biased;
-            () = self.total.passed() => self.max,
+            () = self.total.wait_for_end() => self.max,
             () = self.until_silent() => self.timeout,
         }
     }

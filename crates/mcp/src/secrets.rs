@@ -11,10 +11,10 @@ const MAX_OBTAINED: usize = 64;
 /// The secrets in a server's description, and those obtained later: tokens of logins, and credentials that are fetched
 /// when its program starts.
 #[derive(Debug)]
-pub(crate) struct Secrets(Mutex<Known>);
+pub(crate) struct Secrets(Mutex<KnownSecrets>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownSecrets {
     /// Redactor of the described secrets.
     described: Redactor,
     obtained: VecDeque<Obtained>,
@@ -26,13 +26,13 @@ struct Obtained(String);
 
 impl Secrets {
     pub(crate) fn new(described: Redactor) -> Arc<Self> {
-        let known = Known { all: described.clone(), described, obtained: VecDeque::new() };
+        let known = KnownSecrets { all: described.clone(), described, obtained: VecDeque::new() };
         Arc::new(Self(Mutex::new(known)))
     }
 
     /// Adds an obtained secret.
     pub(crate) fn add(&self, secret: &str) {
-        let mut known = self.known();
+        let mut known = self.lock_known();
         if known.obtained.iter().any(|obtained| obtained.0 == secret) {
             return;
         }
@@ -47,7 +47,7 @@ impl Secrets {
 
     /// Returns a redactor of all current secrets.
     pub(crate) fn redactor(&self) -> Redactor {
-        self.known().all.clone()
+        self.lock_known().all.clone()
     }
 
     /// Redacts the secrets, and text that looks like one.
@@ -55,7 +55,7 @@ impl Secrets {
         self.redactor().redact(text).into_owned()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock_known(&self) -> MutexGuard<'_, KnownSecrets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,10 +13,10 @@ use backstop_clock::Clock;
 use backstop_redact::Redactor;
 use backstop_tool::Grants;
 
-use self::described::{Described, Reached};
-pub(crate) use self::settings::{Place, Settings, shown};
+use self::described::{Reached, ServerDescription};
+pub(crate) use self::settings::{ServerLocation, Settings, sanitize_name};
 use crate::oauth::ClientCredentials;
-use crate::progress::Progress;
+use crate::progress::CallProgress;
 use crate::spawn::Spawn;
 use crate::{McpClient, McpError};
 
@@ -39,7 +39,7 @@ use crate::{McpClient, McpError};
 /// assert!(!format!("{issues:?}").contains("s3cret"));
 /// ```
 #[derive(Clone)]
-pub struct McpServer(Described);
+pub struct McpServer(ServerDescription);
 
 impl McpServer {
     /// Describes a server that is a program, given by its path or name and its arguments. It communicates over standard
@@ -58,7 +58,7 @@ impl McpServer {
     }
 
     fn new(name: String, reached: Reached) -> Self {
-        Self(Described::new(name, reached))
+        Self(ServerDescription::new(name, reached))
     }
 
     /// Sets the whole environment of a program. Values of variables whose names indicate a secret are redacted from
@@ -180,7 +180,7 @@ impl McpServer {
 
     /// Sets a callback for the progress of calls. It must not block.
     #[must_use]
-    pub fn on_progress(mut self, on_progress: Arc<dyn Fn(Progress) + Send + Sync>) -> Self {
+    pub fn on_progress(mut self, on_progress: Arc<dyn Fn(CallProgress) + Send + Sync>) -> Self {
         self.0.on_progress = Some(on_progress);
         self
     }

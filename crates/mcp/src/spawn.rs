@@ -26,7 +26,7 @@ pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 /// limits starts them inside its limits.
 ///
 /// ```
-/// use backstop_mcp::{LocalSpawner, ServerCommand, Spawn, Spawned};
+/// use backstop_mcp::{LocalSpawner, ServerCommand, Spawn, SpawnedProgram};
 ///
 /// /// Runs programs with a lower priority.
 /// #[derive(Debug)]
@@ -34,7 +34,7 @@ pub type Output = Box<dyn AsyncRead + Send + Unpin>;
 ///
 /// #[async_trait::async_trait]
 /// impl Spawn for Nice {
-///     async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+///     async fn spawn(&self, command: &ServerCommand) -> std::io::Result<SpawnedProgram> {
 ///         let mut nice = command.clone();
 ///         nice.arguments.insert(0, std::mem::replace(&mut nice.program, "nice".into()));
 ///         LocalSpawner.spawn(&nice).await
@@ -52,7 +52,7 @@ pub trait Spawn: Send + Sync + fmt::Debug {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing running.
-    async fn spawn(&self, command: &ServerCommand) -> io::Result<Spawned>;
+    async fn spawn(&self, command: &ServerCommand) -> io::Result<SpawnedProgram>;
 }
 
 /// A program with its arguments, folder and environment.
@@ -94,11 +94,11 @@ impl fmt::Debug for ServerCommand {
 }
 
 /// Returns all operations that the walls have blocked.
-pub(crate) type Held = Box<dyn Fn() -> Vec<EnvError> + Send + Sync>;
+pub(crate) type BlockedOperationsFn = Box<dyn Fn() -> Vec<EnvError> + Send + Sync>;
 
 /// A started program.
 #[non_exhaustive]
-pub struct Spawned {
+pub struct SpawnedProgram {
     /// Standard input.
     pub stdin: Input,
     /// Standard output.
@@ -106,15 +106,20 @@ pub struct Spawned {
     /// Standard error.
     pub stderr: Output,
     /// The program, which is killed when this is dropped.
-    pub running: Box<dyn Running>,
+    pub running: Box<dyn RunningProgram>,
     secrets: Vec<String>,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<BlockedOperationsFn>,
 }
 
-impl Spawned {
+impl SpawnedProgram {
     /// Creates a started program from its parts.
     #[must_use]
-    pub fn new(stdin: Input, stdout: Output, stderr: Output, running: Box<dyn Running>) -> Self {
+    pub fn new(
+        stdin: Input,
+        stdout: Output,
+        stderr: Output,
+        running: Box<dyn RunningProgram>,
+    ) -> Self {
         Self { stdin, stdout, stderr, running, secrets: Vec::new(), held: None }
     }
 
@@ -129,7 +134,10 @@ impl Spawned {
     /// Sets a function that returns all operations that the walls around the program have blocked so far; a failed call
     /// reports the ones blocked during the call.
     #[must_use]
-    pub fn held(mut self, held: impl Fn() -> Vec<EnvError> + Send + Sync + 'static) -> Self {
+    pub fn with_blocked_operations(
+        mut self,
+        held: impl Fn() -> Vec<EnvError> + Send + Sync + 'static,
+    ) -> Self {
         self.held = Some(Box::new(held));
         self
     }
@@ -139,15 +147,15 @@ impl Spawned {
     }
 }
 
-impl fmt::Debug for Spawned {
+impl fmt::Debug for SpawnedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spawned").finish_non_exhaustive()
+        f.debug_struct("SpawnedProgram").finish_non_exhaustive()
     }
 }
 
 /// A running program. Dropping it kills the program and the processes that it has started.
 #[async_trait]
-pub trait Running: Send {
+pub trait RunningProgram: Send {
     /// Waits for the program's end, and returns its status, such as `exit status: 1`.
     ///
     /// # Errors

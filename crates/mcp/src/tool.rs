@@ -13,13 +13,13 @@ use rmcp::model::{CallToolRequestParams, MetaObject, RequestMetaObject};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::connection::{Connection, Failed, Said, Session};
+use crate::connection::{CallPayload, Connection, FailedRequest, SessionState};
 use crate::content::{self, CallResult};
-use crate::fault::{Called, Fault};
+use crate::fault::{FaultContext, McpFault};
 use crate::input::Round;
 use crate::listing::MadeTool;
-use crate::progress::{Patience, Progress, Watched};
-use crate::upstream::Server;
+use crate::progress::{CallProgress, Patience, WatchedCall};
+use crate::upstream::McpServerState;
 
 /// Maximum length of the server's text after the operation that the walls blocked, in characters.
 const MAX_WORDS_CHARS: usize = 200;
@@ -27,7 +27,7 @@ const MAX_WORDS_CHARS: usize = 200;
 /// A tool of an MCP server; see [`McpClient`](crate::McpClient).
 pub(crate) struct McpTool {
     made: MadeTool,
-    server: Arc<Server>,
+    server: Arc<McpServerState>,
 }
 
 /// State of the requests that send one call.
@@ -53,7 +53,7 @@ impl SentCalls {
 }
 
 impl McpTool {
-    pub(crate) const fn new(made: MadeTool, server: Arc<Server>) -> Self {
+    pub(crate) const fn new(made: MadeTool, server: Arc<McpServerState>) -> Self {
         Self { made, server }
     }
 
@@ -72,17 +72,17 @@ impl McpTool {
         }
         let patience =
             Patience::new(Arc::clone(&settings.clock), settings.timeout, settings.max_timeout);
-        let watched = self.watched(&patience, context);
+        let watched = self.watch_call(&patience, context);
         let mut sent = SentCalls::default();
         let mut round = Round::default();
         let mut refused = None;
         loop {
-            let connected = self.connected(&patience, sent.may_have_acted).await;
+            let connected = self.connect(&patience, sent.may_have_acted).await;
             let connection = match (connected, refused.take()) {
                 (Ok(connection), _) => connection,
                 // The server starts no other session, so its first refusal is more informative.
                 (Err(_), Some(fault)) => {
-                    return Err(self.failed(fault, true, sent.may_have_acted));
+                    return Err(self.convert_fault(fault, true, sent.may_have_acted));
                 }
                 (Err(error), None) => return Err(error),
             };
@@ -92,54 +92,57 @@ impl McpTool {
             // The transport makes headers of some arguments; the text is sent.
             params.arguments = Some(tree.clone());
             params.request_state = round.state();
-            let said =
-                Said { arguments: arguments.text().clone(), input_responses: round.responses() };
-            let held_before = connection.held().len();
+            let said = CallPayload {
+                arguments: arguments.text().clone(),
+                input_responses: round.responses(),
+            };
+            let held_before = connection.blocked_operations().len();
             let answer = connection.call(params, said, meta(context), Arc::clone(&watched)).await;
-            let Failed { fault, left } = match answer {
+            let FailedRequest { fault, left } = match answer {
                 Ok(result) => {
                     self.server.has_worked(&connection);
-                    let result = CallResult::of(&result);
+                    let result = CallResult::parse(&result);
                     if let Some(asked) = result.asks_for_input() {
-                        round = self.answered(round, asked, &watched, sent.may_have_acted).await?;
+                        round =
+                            self.collect_input(round, asked, &watched, sent.may_have_acted).await?;
                         sent.begin_round();
                         continue;
                     }
                     let show = |data: &str| self.show(data, context);
                     let output = result.read(spec, self.made.output.as_ref(), show);
-                    let held = connection.held().into_iter().nth(held_before);
+                    let held = connection.blocked_operations().into_iter().nth(held_before);
                     return self.without_secrets(output.map_err(|error| by_walls(error, held)));
                 }
                 Err(failed) => failed,
             };
             let session = tokio::select! {
                 session = connection.session_after(&fault, settings) => session,
-                _ = patience.over() => Session::Known,
+                _ = patience.over() => SessionState::Known,
             };
             match &fault {
-                fault if fault.ends_connection() || session != Session::Known => {
+                fault if fault.ends_connection() || session != SessionState::Known => {
                     connection.close(&fault.to_string());
                 }
                 // The server answered, if only with an error.
-                Fault::Protocol { .. } | Fault::Unreadable(_) => {
+                McpFault::Protocol { .. } | McpFault::Unreadable(_) => {
                     self.server.has_worked(&connection);
                 }
                 _ => {}
             }
-            let is_lost = matches!(fault, Fault::Lost(_) | Fault::NotSent(_));
+            let is_lost = matches!(fault, McpFault::Lost(_) | McpFault::NotSent(_));
             let may_repeat = match session {
-                Session::Forgotten { is_refused_before_run } => {
+                SessionState::Forgotten { is_refused_before_run } => {
                     spec.idempotent || is_refused_before_run
                 }
-                Session::Known => is_lost && (spec.idempotent || !left),
+                SessionState::Known => is_lost && (spec.idempotent || !left),
             };
             if sent.is_repeat || !may_repeat {
-                let held = connection.held().into_iter().nth(held_before);
-                return Err(by_walls(self.failed(fault, left, sent.may_have_acted), held));
+                let held = connection.blocked_operations().into_iter().nth(held_before);
+                return Err(by_walls(self.convert_fault(fault, left, sent.may_have_acted), held));
             }
-            let is_unrun = session == Session::Forgotten { is_refused_before_run: true };
+            let is_unrun = session == SessionState::Forgotten { is_refused_before_run: true };
             sent.repeat(left && !is_unrun);
-            refused = (session != Session::Known).then_some(fault);
+            refused = (session != SessionState::Known).then_some(fault);
         }
     }
 
@@ -158,11 +161,11 @@ impl McpTool {
     }
 
     /// Collects the input that the server requests, within the time limit of the call.
-    async fn answered(
+    async fn collect_input(
         &self,
         round: Round,
         asked: &RawValue,
-        watched: &Watched,
+        watched: &WatchedCall,
         may_have_acted: bool,
     ) -> Result<Round, ToolError> {
         let settings = &self.server.settings;
@@ -170,7 +173,7 @@ impl McpTool {
             biased;
             next = round.next(asked, watched, settings) => next,
             after = watched.patience.over() => {
-                return Err(self.failed(Fault::TimedOut(after), false, may_have_acted));
+                return Err(self.convert_fault(McpFault::TimedOut(after), false, may_have_acted));
             }
         };
         next.map_err(|error| {
@@ -196,7 +199,7 @@ impl McpTool {
     }
 
     /// Returns a connection, within the time limit of the call.
-    async fn connected(
+    async fn connect(
         &self,
         patience: &Patience,
         may_have_acted: bool,
@@ -204,7 +207,7 @@ impl McpTool {
         let connection = tokio::select! {
             connection = self.server.connection() => connection,
             after = patience.over() => {
-                return Err(self.failed(Fault::TimedOut(after), may_have_acted, may_have_acted));
+                return Err(self.convert_fault(McpFault::TimedOut(after), may_have_acted, may_have_acted));
             }
         };
         connection.map_err(|down| {
@@ -219,11 +222,11 @@ impl McpTool {
     }
 
     /// Returns the call's progress template, its time limit and the person to ask.
-    fn watched(&self, patience: &Arc<Patience>, context: &ToolContext) -> Arc<Watched> {
+    fn watch_call(&self, patience: &Arc<Patience>, context: &ToolContext) -> Arc<WatchedCall> {
         let settings = &self.server.settings;
-        Arc::new(Watched {
+        Arc::new(WatchedCall {
             patience: Arc::clone(patience),
-            template: Progress {
+            template: CallProgress {
                 server: settings.name.clone(),
                 tool: self.made.spec.name.to_string(),
                 call_id: context.call_id.clone(),
@@ -237,10 +240,10 @@ impl McpTool {
     }
 
     /// Returns the failure of the call; `acted` means that an earlier request may have acted.
-    fn failed(&self, fault: Fault, left: bool, acted: bool) -> ToolError {
+    fn convert_fault(&self, fault: McpFault, left: bool, acted: bool) -> ToolError {
         let settings = &self.server.settings;
-        let called = Called { server: &settings.name, tool: &self.made.spec, left };
-        let error = fault.redacted(&settings.secrets.redactor()).into_error(called);
+        let called = FaultContext { server: &settings.name, tool: &self.made.spec, left };
+        let error = fault.redact(&settings.secrets.redactor()).into_error(called);
         match acted && error.effect() == Effect::None {
             true => error.with_effect(Effect::Unknown),
             false => error,

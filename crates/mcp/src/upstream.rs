@@ -10,18 +10,18 @@ use backstop_tool::ToolListing;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::link::{Down, Link};
+use self::link::{Down, ServerLink};
 use crate::connection::Connection;
-use crate::listing::Listed;
+use crate::listing::ToolList;
 use crate::server::Settings;
 
 /// Time for which changes are collected before the tools are listed again.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// State shared by the tools of a server.
-pub(crate) struct Server {
+pub(crate) struct McpServerState {
     pub(crate) settings: Arc<Settings>,
-    link: Arc<Link>,
+    link: Arc<ServerLink>,
     now: Arc<Mutex<Now>>,
     /// Ends the task that lists the tools again; that task must not keep the server alive while it waits for it.
     _refreshing: DropGuard,
@@ -34,20 +34,24 @@ struct Now {
     origins: BTreeSet<String>,
 }
 
-impl Server {
+impl McpServerState {
     /// Keeps a connection, and starts to follow changes of the server's list.
     pub(crate) fn new(
         settings: Settings,
         connection: Connection,
         changed: Arc<Notify>,
         listing: &ToolListing,
-        listed: &Listed,
+        listed: &ToolList,
     ) -> Arc<Self> {
         let now = Now { listing: Arc::new(listing.clone()), origins: listed.origins() };
         let settings = Arc::new(settings);
         let refreshing = Refreshing {
             settings: Arc::clone(&settings),
-            link: Arc::new(Link::new(Arc::clone(&settings), connection, Arc::clone(&changed))),
+            link: Arc::new(ServerLink::new(
+                Arc::clone(&settings),
+                connection,
+                Arc::clone(&changed),
+            )),
             now: Arc::new(Mutex::new(now)),
         };
         let until = CancellationToken::new();
@@ -105,7 +109,7 @@ impl Server {
 /// Task state that lists the tools of a server again after possible changes.
 struct Refreshing {
     settings: Arc<Settings>,
-    link: Arc<Link>,
+    link: Arc<ServerLink>,
     now: Arc<Mutex<Now>>,
 }
 
@@ -124,7 +128,7 @@ impl Refreshing {
         if !connection.is_up() {
             return;
         }
-        let made = match Listed::read(&connection, &self.settings).await {
+        let made = match ToolList::read(&connection, &self.settings).await {
             Ok(listed) => listed.make(&connection, &self.settings).map(|made| (listed, made)),
             Err(error) => Err(error),
         };

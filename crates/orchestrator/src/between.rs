@@ -16,8 +16,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::books::callers::Below;
-use crate::books::{Books, Opening};
+use crate::books::callers::ChildCaller;
+use crate::books::{Books, DispatchOpening};
 use crate::many::one_of_many;
 
 /// Number of parts that the rest of the budget is divided into if the number of child runs is unknown.
@@ -48,15 +48,15 @@ impl Between {
 
     /// Returns the run id of a dispatch. Another attempt of the operator derives the same id, so that a finished child
     /// run is answered from its record.
-    fn run_of(&self, operator: &str, task: &Task) -> RunId {
+    fn next_run_id(&self, operator: &str, task: &Task) -> RunId {
         let input = JsonText::from(&task.input);
-        let asked = derived([self.run.as_str(), operator, input.get()]);
+        let asked = derive_run_id([self.run.as_str(), operator, input.get()]);
         let mut dispatched = self.dispatched.lock().unwrap_or_else(PoisonError::into_inner);
         let count = dispatched.entry(asked.clone()).or_default();
         *count += 1;
         match *count {
             1 => asked,
-            count => derived([asked.as_str(), &count.to_string()]),
+            count => derive_run_id([asked.as_str(), &count.to_string()]),
         }
     }
 
@@ -67,35 +67,38 @@ impl Between {
         task: &Task,
         mut context: Context,
         parts: u32,
-    ) -> Result<Begun, OrchError> {
+    ) -> Result<StartedDispatch, OrchError> {
         if !is_priced && self.books.bounds_cost() {
-            return Err(NothingLeft::of(operator, code::ORCH_PRICE_UNKNOWN));
+            return Err(CallerBudgetExhausted::new_error(operator, code::ORCH_PRICE_UNKNOWN));
         }
         if context.run.is_none() {
-            context.run = Some(self.run_of(operator, task));
+            context.run = Some(self.next_run_id(operator, task));
             context.goes_on |= self.goes_on;
         }
         let run = context.run.clone().unwrap_or_else(|| RunId::from(""));
         let signals = context.signals.clone();
-        let opening = Opening { run: run.clone(), signals, at_most: task.allowance, is_recorded };
+        let opening =
+            DispatchOpening { run: run.clone(), signals, at_most: task.allowance, is_recorded };
         let given = self.books.begin(opening, parts);
-        let given = given.map_err(|code| NothingLeft::of(operator, code))?;
+        let given = given.map_err(|code| CallerBudgetExhausted::new_error(operator, code))?;
         context.allowance = given;
         let books = Arc::clone(&self.books);
-        context.caller = Some(Arc::new(Below { books, run: run.clone() }));
-        Ok(Begun { context, end: NoteEnd { books: Arc::clone(&self.books), run } })
+        context.caller = Some(Arc::new(ChildCaller { books, run: run.clone() }));
+        Ok(StartedDispatch { context, end: NoteEnd { books: Arc::clone(&self.books), run } })
     }
 
     async fn go(
         &self,
-        operator: Which<'_>,
+        operator: OperatorChoice<'_>,
         task: Task,
-        begun: Result<Begun, OrchError>,
+        begun: Result<StartedDispatch, OrchError>,
     ) -> Result<Answer, OrchError> {
-        let Begun { context, end } = begun?;
+        let StartedDispatch { context, end } = begun?;
         let result = match operator {
-            Which::Named(name) => self.orchestrator.dispatch(name, task, context).await,
-            Which::Own(operator) => self.orchestrator.perform(operator, task, context).await,
+            OperatorChoice::Named(name) => self.orchestrator.dispatch(name, task, context).await,
+            OperatorChoice::Own(operator) => {
+                self.orchestrator.perform(operator, task, context).await
+            }
         };
         let waits = result.as_ref().is_ok_and(|answer| answer.stop == Stop::WaitingApproval);
         let is_left = waits && self.books.leaves();
@@ -108,12 +111,12 @@ impl Between {
     }
 }
 
-enum Which<'a> {
+enum OperatorChoice<'a> {
     Named(&'a str),
     Own(Arc<dyn Operator>),
 }
 
-struct Begun {
+struct StartedDispatch {
     context: Context,
     end: NoteEnd,
 }
@@ -151,7 +154,7 @@ impl Orchestrator for Between {
         let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
         let facts = (self.is_priced(operator), self.can_go_on(operator));
         let begun = self.begin(operator, facts, &task, context, shares);
-        self.go(Which::Named(operator), task, begun).await
+        self.go(OperatorChoice::Named(operator), task, begun).await
     }
 
     async fn dispatch_many(
@@ -176,7 +179,7 @@ impl Orchestrator for Between {
             })
             .collect();
         let dispatches = tasks.into_iter().map(|(operator, task, begun)| async move {
-            self.go(Which::Named(&operator), task, begun).await
+            self.go(OperatorChoice::Named(&operator), task, begun).await
         });
         join_all(dispatches).await
     }
@@ -194,7 +197,7 @@ impl Orchestrator for Between {
         let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
         let facts = (operator.is_priced(), operator.can_go_on());
         let begun = self.begin(operator.name(), facts, &task, context, shares);
-        self.go(Which::Own(operator), task, begun).await
+        self.go(OperatorChoice::Own(operator), task, begun).await
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
@@ -229,25 +232,25 @@ fn is_of_another(context: &Context) -> bool {
 /// Retry: never. Effect: none.
 #[derive(Debug, Error)]
 #[error("`{operator}` was not started: its caller has nothing to give it")]
-pub(crate) struct NothingLeft {
+pub(crate) struct CallerBudgetExhausted {
     operator: String,
     code: &'static str,
 }
 
-impl NothingLeft {
-    pub(crate) fn of(operator: &str, code: &'static str) -> OrchError {
-        OperatorError::failed(Self { operator: operator.to_owned(), code }).into()
+impl CallerBudgetExhausted {
+    pub(crate) fn new_error(operator: &str, code: &'static str) -> OrchError {
+        OperatorError::from_failure(Self { operator: operator.to_owned(), code }).into()
     }
 }
 
-impl Failure for NothingLeft {
+impl Failure for CallerBudgetExhausted {
     fn facts(&self) -> Facts {
         Facts::never(self.code, Effect::None)
     }
 }
 
 /// Derives a run id from texts.
-fn derived<'a>(texts: impl IntoIterator<Item = &'a str>) -> RunId {
+fn derive_run_id<'a>(texts: impl IntoIterator<Item = &'a str>) -> RunId {
     let mut digest = Sha256::new();
     for text in texts {
         digest.update(text.len().to_be_bytes());

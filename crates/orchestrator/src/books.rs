@@ -16,7 +16,7 @@ use layer0::usage::{Allowance, Usage};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::usage::{added, at_least};
+use crate::usage::{add_usage, at_least};
 
 /// Whether an operator may be suspended while its child runs wait, to be resumed with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +35,20 @@ pub(crate) struct Books {
     limit: Arc<Limit>,
     signals: Signals,
     leaving: Leaving,
-    state: Mutex<State>,
+    state: Mutex<BooksState>,
     /// Lock held during a request for more budget, so that two child runs in need do not both ask.
     refilling: tokio::sync::Mutex<()>,
     changed: watch::Sender<()>,
 }
 
-struct State {
+struct BooksState {
     /// The budget of all child runs together; no bound if `None`.
     allowance: Option<Allowance>,
     /// Number of requests to the caller for more budget.
     asked: u32,
     /// Results of the operator's requests for more budget for itself.
     own_grants: Vec<Option<Allowance>>,
-    open: BTreeMap<RunId, Open>,
+    open: BTreeMap<RunId, UnendedDispatch>,
     /// Usage of the child runs that ended, by run: a child run that is answered from its record counts once.
     ended: BTreeMap<RunId, Usage>,
     /// Usage that the operator itself reported.
@@ -69,7 +69,7 @@ struct State {
 }
 
 /// A dispatch that has not ended.
-struct Open {
+struct UnendedDispatch {
     given: Option<Allowance>,
     /// Upper bound of its budget.
     at_most: Option<Allowance>,
@@ -83,7 +83,7 @@ struct Open {
 }
 
 /// A dispatch that is about to start.
-pub(crate) struct Opening {
+pub(crate) struct DispatchOpening {
     pub(crate) run: RunId,
     pub(crate) signals: Signals,
     /// Upper bound of its budget.
@@ -100,7 +100,7 @@ impl Books {
         signals: Signals,
         leaving: Leaving,
     ) -> Arc<Self> {
-        let state = State {
+        let state = BooksState {
             allowance,
             asked: 0,
             own_grants: Vec::new(),
@@ -127,11 +127,11 @@ impl Books {
     /// Code of the budget that is used up.
     pub(crate) fn begin(
         &self,
-        opening: Opening,
+        opening: DispatchOpening,
         parts: u32,
     ) -> Result<Option<Allowance>, &'static str> {
         let mut state = self.state();
-        let given = state.left().map(|left| share(left, parts));
+        let given = state.remaining_allowance().map(|left| share(left, parts));
         if let Some(code) = given.as_ref().and_then(Allowance::used_up) {
             return Err(code);
         }
@@ -146,7 +146,7 @@ impl Books {
     pub(crate) fn end(&self, run: &RunId, answer: Option<&Answer>, is_left: bool) {
         let mut state = self.state();
         let Some(open) = state.open.remove(run) else { return };
-        let used = answer.map_or(open.used, |answer| added(open.earlier, &answer.usage));
+        let used = answer.map_or(open.used, |answer| add_usage(open.earlier, &answer.usage));
         state.ended.insert(run.clone(), used);
         if is_left {
             state.is_left = true;
@@ -179,27 +179,27 @@ impl Books {
     }
 
     /// Returns the answer of an operator that was suspended with its child runs.
-    pub(crate) fn left(&self) -> Answer {
-        let mut answer = Answer::completed(Value::Null);
+    pub(crate) fn suspended_answer(&self) -> Answer {
+        let mut answer = Answer::from_output(Value::Null);
         (answer.stop, answer.parked_until) = (Stop::WaitingApproval, self.state().parked_until);
         answer
     }
 
     /// Returns the usage of the operator with its child runs, whether or not its own report includes them.
-    pub(crate) fn used(&self, stated: &Usage) -> Usage {
+    pub(crate) fn total_usage(&self, stated: &Usage) -> Usage {
         let state = self.state();
-        at_least(&added(state.stated_before, stated), &state.used())
+        at_least(&add_usage(state.stated_before, stated), &state.total_usage())
     }
 
     /// Prepares for another attempt of the operator: its reported usage until now still counts.
     pub(crate) fn attempt_again(&self) {
         let mut state = self.state();
         let stated = std::mem::take(&mut state.stated);
-        state.stated_before = Some(added(state.stated_before, &stated));
+        state.stated_before = Some(add_usage(state.stated_before, &stated));
     }
 
     /// Reopens the books of a run that had this budget before.
-    pub(crate) fn begin_again(&self, opening: Opening, given: Option<Allowance>) {
+    pub(crate) fn begin_again(&self, opening: DispatchOpening, given: Option<Allowance>) {
         self.state().open(opening, given);
         self.changed.send_replace(());
     }
@@ -253,7 +253,7 @@ impl Books {
     }
 
     /// Returns the number of requests for more budget; `None` without a caller.
-    pub(crate) fn asked(&self) -> Option<u32> {
+    pub(crate) fn request_count(&self) -> Option<u32> {
         self.above.as_ref().map(|_| self.state().asked)
     }
 
@@ -275,7 +275,7 @@ impl Books {
                 return;
             }
             let changed = Box::pin(changes.changed());
-            let cancelled = Box::pin(self.cancelled());
+            let cancelled = Box::pin(self.forward_cancel());
             let Some(waiting) = self.waiting() else {
                 self.limit.go_on();
                 drop(select(changed, cancelled).await);
@@ -308,7 +308,7 @@ impl Books {
     }
 
     /// Forwards a cancellation of the operator to its child runs. Returns after that.
-    async fn cancelled(&self) {
+    async fn forward_cancel(&self) {
         if self.state().is_cancelled {
             return std::future::pending().await;
         }
@@ -348,7 +348,7 @@ impl Books {
         if !self.leaves() {
             return;
         }
-        let _held = Held::new(self);
+        let _held = DispatchHold::new(self);
         let mut changes = self.changed.subscribe();
         while self.leaves() {
             if changes.changed().await.is_err() {
@@ -399,12 +399,12 @@ impl Books {
 
     fn tell_used(&self) {
         if let Some(above) = &self.above {
-            let used = self.state().used();
-            above.used(used);
+            let used = self.state().total_usage();
+            above.report_usage(used);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BooksState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -423,18 +423,18 @@ impl OwnWork for Books {
     }
 }
 
-impl State {
-    fn open(&mut self, opening: Opening, given: Option<Allowance>) {
-        let Opening { run, signals, at_most, is_recorded } = opening;
+impl BooksState {
+    fn open(&mut self, opening: DispatchOpening, given: Option<Allowance>) {
+        let DispatchOpening { run, signals, at_most, is_recorded } = opening;
         let before = self.ended.remove(&run);
         let earlier = before.filter(|_| !is_recorded);
         let used = before.unwrap_or_default();
         let (waiting, wants_more) = (None, false);
-        let open = Open { given, at_most, earlier, used, waiting, wants_more, signals };
+        let open = UnendedDispatch { given, at_most, earlier, used, waiting, wants_more, signals };
         self.open.insert(run, open);
     }
 
-    fn left(&self) -> Option<Allowance> {
+    fn remaining_allowance(&self) -> Option<Allowance> {
         let ended = self.ended.values().fold(self.allowance?, |left, used| left.less(&used.into()));
         let given = self.open.values().map(|open| match &open.given {
             Some(given) => *given,
@@ -443,11 +443,11 @@ impl State {
         Some(given.fold(ended, |left, given| left.less(&given)))
     }
 
-    fn used(&self) -> Usage {
+    fn total_usage(&self) -> Usage {
         let mut below = Usage::free();
         self.ended.values().for_each(|used| below.add_dispatched(used));
         self.open.values().for_each(|open| below.add_dispatched(&open.used));
-        at_least(&added(self.stated_before, &self.stated), &below)
+        at_least(&add_usage(self.stated_before, &self.stated), &below)
     }
 
     /// Gives a child run a share of the rest within its upper bound. Returns `None` if it has reached that bound.
@@ -463,15 +463,15 @@ impl State {
 
     /// Returns whether another run is running that may give some of its budget back.
     fn others_work(&self, run: &RunId) -> bool {
-        let works = |open: &Open| open.waiting.is_none() && !open.wants_more;
+        let works = |open: &UnendedDispatch| open.waiting.is_none() && !open.wants_more;
         self.open.iter().any(|(other, open)| other != run && works(open))
     }
 }
 
-impl Open {
+impl UnendedDispatch {
     /// Returns the budget that it may still be given; `None` without a bound.
     fn rest(&self) -> Option<Allowance> {
-        let given = self.given.unwrap_or_else(Allowance::unlimited);
+        let given = self.given.unwrap_or_else(Allowance::without_bounds);
         self.at_most.map(|at_most| at_most.less(&given))
     }
 }
@@ -485,9 +485,9 @@ pub(crate) fn least(one: Option<Allowance>, other: Option<Allowance>) -> Option<
 }
 
 /// Guard of a dispatch that is held back.
-struct Held<'a>(&'a Books);
+struct DispatchHold<'a>(&'a Books);
 
-impl<'a> Held<'a> {
+impl<'a> DispatchHold<'a> {
     fn new(books: &'a Books) -> Self {
         books.state().held += 1;
         books.changed.send_replace(());
@@ -495,7 +495,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for DispatchHold<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.held = state.held.saturating_sub(1);

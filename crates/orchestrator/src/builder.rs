@@ -15,8 +15,8 @@ use layer0::{Operator, Orchestrator};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
-use crate::checked::Checked;
-use crate::inner::{Inner, Retrying};
+use crate::checked::CheckedOperator;
+use crate::inner::{OrchestratorInner, Retrying};
 use crate::local::LocalOrchestrator;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
@@ -144,7 +144,7 @@ impl LocalOrchestratorBuilder {
                 Entry::Vacant(entry) => {
                     let name = entry.key().clone();
                     let unusable = |source| OperatorNameError::Schema { operator: name, source };
-                    entry.insert(Arc::new(Checked::new(operator).map_err(unusable)?));
+                    entry.insert(Arc::new(CheckedOperator::new(operator).map_err(unusable)?));
                 }
                 Entry::Occupied(entry) => {
                     return Err(OperatorNameError::Duplicate(entry.key().clone()));
@@ -170,7 +170,7 @@ impl LocalOrchestratorBuilder {
         self.with(BTreeMap::new())
     }
 
-    fn with(self, operators: BTreeMap<String, Arc<Checked>>) -> LocalOrchestrator {
+    fn with(self, operators: BTreeMap<String, Arc<CheckedOperator>>) -> LocalOrchestrator {
         let policy =
             |config| RetryPolicy::new(config, Arc::clone(&self.clock)).jitter(self.jitter.clone());
         let retry = Retrying {
@@ -180,7 +180,7 @@ impl LocalOrchestratorBuilder {
             on_attempts: self.reopen.attempts,
         };
         LocalOrchestrator {
-            inner: Arc::new_cyclic(|this| Inner {
+            inner: Arc::new_cyclic(|this| OrchestratorInner {
                 operators,
                 retry,
                 clock: self.clock,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// An operator whose schemas are valid.
-pub(crate) struct Checked {
+pub(crate) struct CheckedOperator {
     pub(crate) operator: Arc<dyn Operator>,
     input: Option<Schema>,
     output: Option<Schema>,
@@ -20,7 +20,7 @@ pub(crate) struct Checked {
 
 /// An input or an answer that does not fit its schema.
 #[derive(Debug, Error)]
-enum Misfit {
+enum SchemaMismatch {
     /// The input does not fit.
     ///
     /// Retry: never. Effect: none.
@@ -38,7 +38,7 @@ enum Misfit {
     Output { operator: String, why: String },
 }
 
-impl Failure for Misfit {
+impl Failure for SchemaMismatch {
     fn facts(&self) -> Facts {
         match self {
             Self::Input { .. } | Self::Schema { .. } => {
@@ -49,7 +49,7 @@ impl Failure for Misfit {
     }
 }
 
-impl Checked {
+impl CheckedOperator {
     pub(crate) fn new(operator: Arc<dyn Operator>) -> Result<Self, SchemaError> {
         let input = operator.input_schema().map(Schema::new).transpose()?;
         let output = operator.output_schema().map(Schema::new).transpose()?;
@@ -57,11 +57,11 @@ impl Checked {
     }
 
     /// Wraps an operator that is not registered.
-    pub(crate) fn unregistered(operator: Arc<dyn Operator>) -> Result<Self, OrchError> {
+    pub(crate) fn new_unregistered(operator: Arc<dyn Operator>) -> Result<Self, OrchError> {
         let name = operator.name().to_owned();
         Self::new(operator).map_err(|error| {
-            let misfit = Misfit::Schema { operator: name, why: error.to_string() };
-            OperatorError::failed(misfit).into()
+            let misfit = SchemaMismatch::Schema { operator: name, why: error.to_string() };
+            OperatorError::from_failure(misfit).into()
         })
     }
 
@@ -71,7 +71,7 @@ impl Checked {
         misfit.map_or(Ok(()), |misfit| {
             let operator = self.operator.name().to_owned();
             let why = misfit.to_string();
-            Err(OperatorError::failed(Misfit::Input { operator, why }).into())
+            Err(OperatorError::from_failure(SchemaMismatch::Input { operator, why }).into())
         })
     }
 
@@ -93,7 +93,7 @@ impl Checked {
             None => Ok(answer),
             Some(why) => {
                 let operator = self.operator.name().to_owned();
-                Err(OperatorError::failed(Misfit::Output { operator, why }).into())
+                Err(OperatorError::from_failure(SchemaMismatch::Output { operator, why }).into())
             }
         }
     }

@@ -30,7 +30,7 @@ const AFTER_GIVING_UP: Duration = Duration::from_secs(30);
 
 /// A dispatch; clones are its attempts.
 #[derive(Clone)]
-pub(crate) struct Dispatch {
+pub(crate) struct DispatchAttempt {
     pub(crate) operator: Arc<dyn Operator>,
     pub(crate) task: Task,
     pub(crate) context: Context,
@@ -45,7 +45,7 @@ pub(crate) struct Dispatch {
     lease: Option<Arc<dyn Lease>>,
 }
 
-impl Dispatch {
+impl DispatchAttempt {
     pub(crate) fn new(
         operator: Arc<dyn Operator>,
         task: Task,
@@ -76,7 +76,7 @@ impl Dispatch {
     }
 }
 
-impl RetryRequest<Attempted> for Dispatch {
+impl RetryRequest<DispatchFailure> for DispatchAttempt {
     fn is_idempotent(&self) -> bool {
         self.task.idempotent
     }
@@ -86,14 +86,14 @@ impl RetryRequest<Attempted> for Dispatch {
     }
 
     fn time_left(&self) -> Option<Duration> {
-        self.limit.as_ref()?.left()
+        self.limit.as_ref()?.time_left()
     }
 
     /// Records another attempt before it begins; if that fails, there is no attempt.
-    fn attempted(
+    fn record_failed_attempt(
         &self,
-        attempt: FailedAttempt<'_, Attempted>,
-    ) -> Option<BoxFuture<Result<(), Attempted>>> {
+        attempt: FailedAttempt<'_, DispatchFailure>,
+    ) -> Option<BoxFuture<Result<(), DispatchFailure>>> {
         let next = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         tracing::info!(
             operator = self.operator.name(),
@@ -108,7 +108,7 @@ impl RetryRequest<Attempted> for Dispatch {
         let caller = self.context.caller.clone()?;
         let goes_on = self.operator.can_go_on();
         Some(Box::pin(async move {
-            caller.retry(next).await.map_err(|error| Attempted { error, goes_on })
+            caller.retry(next).await.map_err(|error| DispatchFailure { error, goes_on })
         }))
     }
 
@@ -122,25 +122,25 @@ impl RetryRequest<Attempted> for Dispatch {
 ///
 /// Retry: as the operator's error says. Effect: as the operator's error says.
 #[derive(Debug)]
-pub(crate) struct Attempted {
+pub(crate) struct DispatchFailure {
     pub(crate) error: OrchError,
     /// Whether the operator can continue after the failure.
     goes_on: bool,
 }
 
-impl fmt::Display for Attempted {
+impl fmt::Display for DispatchFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl std::error::Error for Attempted {
+impl std::error::Error for DispatchFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }
 }
 
-impl Attempted {
+impl DispatchFailure {
     /// Returns whether continuing can help. After a layer below has given up, at least `AFTER_GIVING_UP` passes
     /// first.
     fn going_on(&self) -> Retry {
@@ -156,7 +156,7 @@ impl Attempted {
 
 /// An operator that continues repeats nothing: its retry answer is that of the failure itself, even if a layer below
 /// gave up, and its effect is none.
-impl Failure for Attempted {
+impl Failure for DispatchFailure {
     fn facts(&self) -> Facts {
         match self.goes_on {
             false => self.error.facts(),
@@ -169,8 +169,8 @@ impl Failure for Attempted {
     }
 }
 
-impl From<Exhausted<Attempted>> for Attempted {
-    fn from(Exhausted { attempts, elapsed, last, .. }: Exhausted<Attempted>) -> Self {
+impl From<Exhausted<DispatchFailure>> for DispatchFailure {
+    fn from(Exhausted { attempts, elapsed, last, .. }: Exhausted<DispatchFailure>) -> Self {
         let Self { error, goes_on } = last;
         Self { error: Exhausted::new(attempts, elapsed, error).into(), goes_on }
     }
@@ -207,7 +207,7 @@ impl Right<'_> {
                 books.detach();
             }
             let run = run.cloned().unwrap_or_else(|| RunId::new(""));
-            Err(OperatorError::failed(LogError::LeaseEnded(run)))
+            Err(OperatorError::from_failure(LogError::LeaseEnded(run)))
         })
     }
 
@@ -231,20 +231,21 @@ impl Right<'_> {
 
 /// Service that runs the operator of a dispatch.
 #[derive(Clone)]
-pub(crate) struct Run;
+pub(crate) struct OperatorService;
 
-impl Service<Dispatch> for Run {
+impl Service<DispatchAttempt> for OperatorService {
     type Response = Answer;
-    type Error = Attempted;
-    type Future = BoxFuture<Result<Answer, Attempted>>;
+    type Error = DispatchFailure;
+    type Future = BoxFuture<Result<Answer, DispatchFailure>>;
 
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Attempted>> {
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), DispatchFailure>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, dispatch: Dispatch) -> Self::Future {
+    fn call(&mut self, dispatch: DispatchAttempt) -> Self::Future {
         Box::pin(async move {
-            let Dispatch { operator, task, mut context, attempts, books, lease, .. } = dispatch;
+            let DispatchAttempt { operator, task, mut context, attempts, books, lease, .. } =
+                dispatch;
             let attempt = attempts.load(Ordering::Relaxed);
             context.goes_on |= attempt > context.attempt;
             context.attempt = attempt;
@@ -260,7 +261,7 @@ impl Service<Dispatch> for Run {
             let caller = context.caller.as_deref().filter(|_| !goes_on);
             let right = Right { lease: lease.as_deref(), caller };
             let result = right.run((context.run.as_ref(), books.as_deref()), work).await;
-            result.map_err(|error| Attempted { error: error.into(), goes_on })
+            result.map_err(|error| DispatchFailure { error: error.into(), goes_on })
         })
     }
 }

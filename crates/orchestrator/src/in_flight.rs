@@ -8,25 +8,25 @@ use layer0::id::WorkflowId;
 use layer0::operator::Signals;
 
 #[derive(Default)]
-pub(crate) struct InFlight(Mutex<BTreeMap<WorkflowId, Flight>>);
+pub(crate) struct ActiveDispatches(Mutex<BTreeMap<WorkflowId, ActiveDispatch>>);
 
 /// A dispatch in flight.
 #[derive(Clone)]
-pub(crate) struct Flight {
+pub(crate) struct ActiveDispatch {
     pub(crate) operator: String,
     pub(crate) depth: u32,
     pub(crate) started: Timestamp,
     pub(crate) signals: Signals,
 }
 
-impl InFlight {
+impl ActiveDispatches {
     /// Registers a dispatch until the returned guard is dropped.
-    pub(crate) fn enter(this: &Arc<Self>, id: WorkflowId, flight: Flight) -> Entered {
+    pub(crate) fn enter(this: &Arc<Self>, id: WorkflowId, flight: ActiveDispatch) -> Entered {
         this.flights().insert(id.clone(), flight);
         Entered { flights: Arc::clone(this), id }
     }
 
-    pub(crate) fn find(&self, id: &WorkflowId) -> Option<Flight> {
+    pub(crate) fn find(&self, id: &WorkflowId) -> Option<ActiveDispatch> {
         self.flights().get(id).cloned()
     }
 
@@ -34,13 +34,13 @@ impl InFlight {
         self.flights().keys().cloned().collect()
     }
 
-    fn flights(&self) -> MutexGuard<'_, BTreeMap<WorkflowId, Flight>> {
+    fn flights(&self) -> MutexGuard<'_, BTreeMap<WorkflowId, ActiveDispatch>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(crate) struct Entered {
-    flights: Arc<InFlight>,
+    flights: Arc<ActiveDispatches>,
     id: WorkflowId,
 }
 

@@ -10,11 +10,11 @@ use backstop_retry::RetryPolicy;
 use layer0::Operator;
 use tokio::sync::Semaphore;
 
-use crate::checked::Checked;
-use crate::in_flight::InFlight;
+use crate::checked::CheckedOperator;
+use crate::in_flight::ActiveDispatches;
 
-pub(crate) struct Inner {
-    pub(crate) operators: BTreeMap<String, Arc<Checked>>,
+pub(crate) struct OrchestratorInner {
+    pub(crate) operators: BTreeMap<String, Arc<CheckedOperator>>,
     pub(crate) retry: Retrying,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) log: Option<Arc<dyn EventLog>>,
@@ -26,9 +26,9 @@ pub(crate) struct Inner {
     pub(crate) max_park: Option<Duration>,
     /// Whether a parked root is answered at once rather than waited for.
     pub(crate) leaves_parked: bool,
-    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) in_flight: Arc<ActiveDispatches>,
     /// Reference for operators that dispatch; it does not keep the orchestrator alive.
-    pub(crate) this: Weak<Inner>,
+    pub(crate) this: Weak<OrchestratorInner>,
 }
 
 /// Retry policies of dispatches.
@@ -44,7 +44,7 @@ pub(crate) struct Retrying {
 
 impl Retrying {
     /// Returns the policy of an operator and its number of attempts.
-    pub(crate) fn of(&self, operator: &dyn Operator) -> (RetryPolicy, u32) {
+    pub(crate) fn policy_for(&self, operator: &dyn Operator) -> (RetryPolicy, u32) {
         match operator.can_go_on() {
             true => (self.on.clone(), self.on_attempts),
             false => (self.anew.clone(), self.anew_attempts),

@@ -56,6 +56,6 @@ pub use builder::{LocalOrchestratorBuilder, OperatorNameError};
 pub use ids::{new_run_id, new_session_id};
 pub use local::LocalOrchestrator;
 pub use workflow::{
-    Diverged, Map, OnFailure, Parallel, Place, Restart, Route, Sequence, Supervise, Workflow,
-    WorkflowRecordError, is_workflow, replay_workflow,
+    Diverged, DivergencePoint, Map, OnFailure, Parallel, Restart, Route, Sequence, Supervise,
+    Workflow, WorkflowRecordError, is_workflow, replay_workflow,
 };

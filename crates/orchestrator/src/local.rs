@@ -11,19 +11,19 @@ use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator, code};
 use serde_json::Value;
 
-use crate::between::NothingLeft;
-use crate::checked::Checked;
+use crate::between::CallerBudgetExhausted;
+use crate::checked::CheckedOperator;
 use crate::ids::new_run_id;
-use crate::in_flight::{Flight, InFlight};
-use crate::inner::Inner;
+use crate::in_flight::{ActiveDispatch, ActiveDispatches};
+use crate::inner::OrchestratorInner;
 use crate::many::many;
 use crate::outside;
-use crate::task::{self, Performance, Spawned};
+use crate::task::{self, Performance, SpawnedDispatch};
 
 /// Orchestrator that runs operators in this process. Clones share it.
 #[derive(Clone)]
 pub struct LocalOrchestrator {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<OrchestratorInner>,
 }
 
 impl LocalOrchestrator {
@@ -118,14 +118,14 @@ impl LocalOrchestrator {
 
 /// The functions that begin dispatches are not async: each nested future would reserve room for the task and its
 /// context, twice.
-impl Inner {
+impl OrchestratorInner {
     /// Begins a dispatch of a registered operator.
     pub(crate) fn begin(
         &self,
         operator: &str,
         task: Task,
         mut context: Context,
-    ) -> Result<Spawned, OrchError> {
+    ) -> Result<SpawnedDispatch, OrchError> {
         let found = self
             .operators
             .get(operator)
@@ -136,10 +136,10 @@ impl Inner {
 
     fn begin_with(
         &self,
-        checked: Arc<Checked>,
+        checked: Arc<CheckedOperator>,
         task: Task,
         mut context: Context,
-    ) -> Result<Spawned, OrchError> {
+    ) -> Result<SpawnedDispatch, OrchError> {
         let operator = checked.operator.name();
         if context.depth > self.max_depth {
             return Err(OrchError::TooDeep(format!(
@@ -149,7 +149,10 @@ impl Inner {
         }
         let bounds_cost = task.allowance.is_some_and(|it| it.cost_nanousd.is_some());
         if bounds_cost && !checked.operator.is_priced() {
-            return Err(NothingLeft::of(checked.operator.name(), code::ORCH_PRICE_UNKNOWN));
+            return Err(CallerBudgetExhausted::new_error(
+                checked.operator.name(),
+                code::ORCH_PRICE_UNKNOWN,
+            ));
         }
         context.max_park = task.max_park.or(context.max_park).or(self.max_park);
         if !context.goes_on {
@@ -157,13 +160,13 @@ impl Inner {
         }
         let run = context.run.get_or_insert_with(|| new_run_id(self.clock.now()));
         let id = WorkflowId::new(run.as_str());
-        let flight = Flight {
+        let flight = ActiveDispatch {
             operator: operator.to_owned(),
             depth: context.depth,
             started: self.clock.now(),
             signals: context.signals.clone(),
         };
-        let entered = InFlight::enter(&self.in_flight, id, flight);
+        let entered = ActiveDispatches::enter(&self.in_flight, id, flight);
         Ok(task::spawn(self, Performance { checked, task, context, entered }))
     }
 
@@ -186,7 +189,7 @@ impl Orchestrator for LocalOrchestrator {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
-        self.inner.begin(operator, task, context)?.ended().await
+        self.inner.begin(operator, task, context)?.join().await
     }
 
     async fn dispatch_many(
@@ -208,8 +211,8 @@ impl Orchestrator for LocalOrchestrator {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
-        let checked = Arc::new(Checked::unregistered(operator)?);
-        self.inner.begin_with(checked, task, context)?.ended().await
+        let checked = Arc::new(CheckedOperator::new_unregistered(operator)?);
+        self.inner.begin_with(checked, task, context)?.join().await
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
@@ -244,7 +247,7 @@ impl fmt::Debug for LocalOrchestrator {
 }
 
 /// The orchestrator that operators dispatch through.
-struct Handle(Weak<Inner>);
+struct Handle(Weak<OrchestratorInner>);
 
 impl Handle {
     fn orchestrator(&self) -> Result<LocalOrchestrator, OrchError> {

@@ -10,8 +10,8 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::{Context, Signal, Task};
 use serde_json::{Value, json};
 
-use crate::in_flight::Flight;
-use crate::inner::Inner;
+use crate::in_flight::ActiveDispatch;
+use crate::inner::OrchestratorInner;
 
 /// Number of signals that may wait for an operator; further ones are refused.
 const MAX_SIGNALS: usize = 256;
@@ -23,7 +23,7 @@ const MAX_CALLERS: usize = 64;
 const SENDER: &str = "orchestrator";
 
 pub(crate) async fn signal(
-    inner: &Inner,
+    inner: &OrchestratorInner,
     workflow: &WorkflowId,
     signal: Signal,
 ) -> Result<(), OrchError> {
@@ -47,7 +47,11 @@ pub(crate) async fn signal(
 
 /// Stops a run, or the open run at the head of its callers. A run without a process is ended here if its operator is
 /// registered.
-async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Result<(), OrchError> {
+async fn cancel(
+    inner: &OrchestratorInner,
+    log: &Arc<dyn EventLog>,
+    open: RunSummary,
+) -> Result<(), OrchError> {
     let root = match open_root(&**log, &open).await.map_err(unreadable)? {
         Some(root) => {
             tracing::info!(run = %open.run, %root, "stopping the run at the head of its callers");
@@ -70,7 +74,7 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
     (context.run, context.goes_on, context.is_recorded) = (Some(root.run.clone()), true, true);
     context.signals.push(Signal::cancel());
     let task = Task::json(Value::Null);
-    let ended = async { inner.begin(&root.agent, task, context)?.ended().await };
+    let ended = async { inner.begin(&root.agent, task, context)?.join().await };
     if let Err(error) = ended.await {
         // The request stays in the inbox.
         tracing::warn!(run = %root.run, code = error.code(), "the run could not be ended: {error}");
@@ -80,7 +84,7 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
 
 /// Sends a request to a run; returns whether the run was still open.
 async fn send(
-    inner: &Inner,
+    inner: &OrchestratorInner,
     log: &dyn EventLog,
     run: &RunId,
     request: InboxRequest,
@@ -103,7 +107,10 @@ fn request(run: RunId, Signal { name, data, cause, .. }: Signal) -> InboxRequest
     }
 }
 
-pub(crate) async fn query(inner: &Inner, workflow: &WorkflowId) -> Result<Value, OrchError> {
+pub(crate) async fn query(
+    inner: &OrchestratorInner,
+    workflow: &WorkflowId,
+) -> Result<Value, OrchError> {
     let run = RunId::new(workflow.as_str());
     let flight = inner.in_flight.find(workflow);
     let recorded = match &inner.log {
@@ -115,7 +122,7 @@ pub(crate) async fn query(inner: &Inner, workflow: &WorkflowId) -> Result<Value,
     };
     match (recorded, flight) {
         (Some(recorded), _) => Ok(recorded),
-        (None, Some(Flight { operator, depth, started, .. })) => Ok(json!({
+        (None, Some(ActiveDispatch { operator, depth, started, .. })) => Ok(json!({
             "run": run,
             "operator": operator,
             "state": "running",
@@ -174,5 +181,5 @@ fn full(run: &RunId) -> OrchError {
 }
 
 fn unreadable(error: LogError) -> OrchError {
-    OrchError::OperatorError(OperatorError::failed(error))
+    OrchError::OperatorError(OperatorError::from_failure(error))
 }

@@ -19,7 +19,10 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// Returns the parked run of a dispatch without a caller.
-    pub(crate) fn of(ended: &Result<Answer, OrchError>, context: &Context) -> Option<Self> {
+    pub(crate) fn from_result(
+        ended: &Result<Answer, OrchError>,
+        context: &Context,
+    ) -> Option<Self> {
         let answer = ended.as_ref().ok().filter(|_| context.depth == 0)?;
         Some(Self { run: answer.run.clone()?, until: answer.parked_until? })
     }
@@ -62,7 +65,7 @@ async fn sent_to(run: &RunId, log: Option<&Arc<dyn EventLog>>) {
     let Some(log) = log else { return pending().await };
     let mut watch = log.watch_inbox(run);
     loop {
-        watch.changed().await;
+        watch.wait_for_change().await;
         // An inbox that cannot be read is read again at its next change.
         if log.inbox(run).await.is_ok_and(|inbox| !inbox.is_empty()) {
             return;

@@ -22,12 +22,12 @@ use tower::{Layer, ServiceExt};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::books::callers::{Own, Pause};
+use crate::books::callers::{LimitPause, OwnCaller};
 use crate::books::{Books, Leaving, least};
-use crate::checked::Checked;
-use crate::dispatch::{Dispatch, Run};
+use crate::checked::CheckedOperator;
+use crate::dispatch::{DispatchAttempt, OperatorService};
 use crate::in_flight::Entered;
-use crate::inner::Inner;
+use crate::inner::OrchestratorInner;
 use crate::parked::Parked;
 
 /// Time for which a cancelled operator may close its record.
@@ -51,9 +51,9 @@ const ELSEWHERE: Duration = Duration::from_secs(1);
 /// Retry: never. Effect: unknown.
 #[derive(Debug, Error)]
 #[error("`{0}` did not end in time")]
-struct OutOfTime(String);
+struct OperatorTimeout(String);
 
-impl Failure for OutOfTime {
+impl Failure for OperatorTimeout {
     fn facts(&self) -> Facts {
         Facts::never(code::BUDGET_WALL_TIME, Effect::Unknown)
     }
@@ -61,7 +61,7 @@ impl Failure for OutOfTime {
 
 /// A dispatch that is ready to run.
 pub(crate) struct Performance {
-    pub(crate) checked: Arc<Checked>,
+    pub(crate) checked: Arc<CheckedOperator>,
     pub(crate) task: Task,
     pub(crate) context: Context,
     /// Guard that keeps the dispatch known while it is in flight.
@@ -69,23 +69,23 @@ pub(crate) struct Performance {
 }
 
 /// A dispatch whose task was spawned.
-pub(crate) struct Spawned(oneshot::Receiver<Result<Answer, OrchError>>);
+pub(crate) struct SpawnedDispatch(oneshot::Receiver<Result<Answer, OrchError>>);
 
-impl Spawned {
+impl SpawnedDispatch {
     /// Waits for the end of the dispatch.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the operator is cancelled, and dropped if it does not end in 5 s.
-    pub(crate) async fn ended(self) -> Result<Answer, OrchError> {
-        self.0.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
+    pub(crate) async fn join(self) -> Result<Answer, OrchError> {
+        self.0.await.unwrap_or_else(|_| Err(OrchError::from_panic("its task was lost")))
     }
 }
 
 /// Runs a dispatch in a task of its own.
-pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
+pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> SpawnedDispatch {
     let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
-    let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
+    let (policy, attempts) = inner.retry.policy_for(&*performance.checked.operator);
     let (clock, log) = (Arc::clone(&inner.clock), inner.log.clone());
     let leaves_parked = inner.leaves_parked;
     let (mut done, result) = oneshot::channel();
@@ -106,13 +106,14 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
                 Ok(_place) => {
                     let (checked, clock) = (Arc::clone(&checked), Arc::clone(&clock));
                     let lease = log.as_ref().and_then(|log| log.lease());
-                    let at_work = AtWork::new(checked, task.clone(), context.clone(), clock);
+                    let at_work =
+                        PermittedDispatch::new(checked, task.clone(), context.clone(), clock);
                     at_work.perform(policy.clone(), attempts, lease, &mut done).await
                 }
                 Err(error) => Err(error),
             };
             // A parked run returns its permit.
-            match Parked::of(&ended, &context).filter(|_| !leaves_parked) {
+            match Parked::from_result(&ended, &context).filter(|_| !leaves_parked) {
                 // A parked run is cancelled only once.
                 Some(_) if is_to_end => break ended,
                 Some(parked) => {
@@ -138,7 +139,7 @@ pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     };
     let work = work.instrument(tracing::Span::current()).with_current_subscriber();
     tokio::spawn(inner.clock.track(Box::pin(work)));
-    Spawned(result)
+    SpawnedDispatch(result)
 }
 
 /// Returns whether another process has resumed the run.
@@ -194,8 +195,8 @@ fn in_time(
 }
 
 /// A dispatch with its permit.
-struct AtWork {
-    checked: Arc<Checked>,
+struct PermittedDispatch {
+    checked: Arc<CheckedOperator>,
     task: Task,
     context: Context,
     clock: Arc<dyn Clock>,
@@ -204,8 +205,13 @@ struct AtWork {
     books: Option<Arc<Books>>,
 }
 
-impl AtWork {
-    fn new(checked: Arc<Checked>, task: Task, mut context: Context, clock: Arc<dyn Clock>) -> Self {
+impl PermittedDispatch {
+    fn new(
+        checked: Arc<CheckedOperator>,
+        task: Task,
+        mut context: Context,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let time = context.deadline.map(|deadline| deadline.since(clock.now()));
         let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let above = context.caller.take();
@@ -224,7 +230,7 @@ impl AtWork {
                 let has_caller = above.is_some();
                 let leaving = if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
                 let books = Books::new(above, allowance, limit, signals, leaving);
-                context.caller = has_caller.then(|| Arc::new(Own(Arc::clone(&books))) as _);
+                context.caller = has_caller.then(|| Arc::new(OwnCaller(Arc::clone(&books))) as _);
                 context.own_work = Some(Arc::clone(&books) as _);
                 Some(books)
             }
@@ -244,10 +250,10 @@ impl AtWork {
         let signals = context.signals.clone();
         let expected = task.output_schema.clone();
         let ended = {
-            let dispatch = Dispatch::new(Arc::clone(&operator), task, context, attempts)
+            let dispatch = DispatchAttempt::new(Arc::clone(&operator), task, context, attempts)
                 .within(Arc::clone(&limit), books.clone())
                 .under(lease);
-            let dispatch = policy.layer().layer(Run).oneshot(dispatch);
+            let dispatch = policy.layer().layer(OperatorService).oneshot(dispatch);
             let dispatch = AssertUnwindSafe(dispatch).catch_unwind();
             let given_up = async {
                 done.closed().await;
@@ -264,39 +270,39 @@ impl AtWork {
             let bounded = async {
                 let Some(books) = &books else { return std::future::pending().await };
                 match select(
-                    Box::pin(limit.passed()),
+                    Box::pin(limit.wait_for_end()),
                     Box::pin(books.follow(|_| std::future::ready(()))),
                 )
                 .await
                 {
-                    Either::Left(_) => End::Late,
-                    Either::Right(_) => End::Left(books.left()),
+                    Either::Left(_) => ForcedEnd::Late,
+                    Either::Right(_) => ForcedEnd::Left(books.suspended_answer()),
                 }
             };
             let end = select(Box::pin(given_up), Box::pin(bounded));
             match select(Box::pin(dispatch), end).await {
                 Either::Left((Ok(result), _)) => result.map_err(|attempted| attempted.error),
                 Either::Left((Err(panic), _)) => {
-                    let why = format!("`{}`: {}", operator.name(), text::panicked(panic));
+                    let why = format!("`{}`: {}", operator.name(), text::panic_message(panic));
                     Err(OrchError::Panicked(why))
                 }
-                Either::Right((Either::Right((End::Left(answer), _)), _)) => Ok(answer),
+                Either::Right((Either::Right((ForcedEnd::Left(answer), _)), _)) => Ok(answer),
                 Either::Right(_) => {
-                    let late = OutOfTime(operator.name().to_owned());
-                    Err(OperatorError::failed(late).into())
+                    let late = OperatorTimeout(operator.name().to_owned());
+                    Err(OperatorError::from_failure(late).into())
                 }
             }
         };
         let mut answer = ended?;
         if let Some(books) = &books {
-            answer.usage = books.used(&answer.usage);
+            answer.usage = books.total_usage(&answer.usage);
         }
         checked.check_output(answer, expected.as_ref())
     }
 }
 
 /// An end that does not come from an operator without a record itself.
-enum End {
+enum ForcedEnd {
     /// Its child runs were suspended, to be resumed with it.
     Left(Answer),
     Late,
@@ -310,12 +316,12 @@ struct Timed {
 
 #[async_trait]
 impl Caller for Timed {
-    fn used(&self, usage: Usage) {
-        self.above.used(usage);
+    fn report_usage(&self, usage: Usage) {
+        self.above.report_usage(usage);
     }
 
     async fn wait(&self, waiting: Waiting) {
-        let _pause = Pause::new(&self.limit);
+        let _pause = LimitPause::new(&self.limit);
         self.above.wait(waiting).await;
     }
 

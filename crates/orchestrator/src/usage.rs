@@ -20,7 +20,7 @@ pub(crate) fn at_least(stated: &Usage, below: &Usage) -> Usage {
 }
 
 /// Returns the usage of an attempt added to that of the earlier attempts.
-pub(crate) fn added(earlier: Option<Usage>, other: &Usage) -> Usage {
+pub(crate) fn add_usage(earlier: Option<Usage>, other: &Usage) -> Usage {
     let Some(mut both) = earlier else { return *other };
     both.add_dispatched(other);
     both.wall_ms = other.wall_ms;

@@ -32,9 +32,9 @@ use layer0::operator::{Answer, Context, Task};
 use serde_json::Value;
 
 use begin::{Opened, Recorder};
-use steps::Steps;
+use steps::StepOrchestrator;
 
-pub use diverged::{Diverged, Place};
+pub use diverged::{Diverged, DivergencePoint};
 pub use fan_out::OnFailure;
 pub use map::Map;
 pub use parallel::Parallel;
@@ -100,11 +100,11 @@ pub struct Workflow {
 impl Workflow {
     /// Wraps an operator whose steps are recorded in a log.
     pub fn new(operator: impl Operator + 'static, log: Arc<dyn EventLog>) -> Self {
-        Self::shared(Arc::new(operator), log)
+        Self::from_arc(Arc::new(operator), log)
     }
 
     /// Wraps a shared operator whose steps are recorded in a log.
-    pub fn shared(operator: Arc<dyn Operator>, log: Arc<dyn EventLog>) -> Self {
+    pub fn from_arc(operator: Arc<dyn Operator>, log: Arc<dyn EventLog>) -> Self {
         let definition = AgentRecord::workflow(&operator.calls(), operator.name());
         let digest = text_digest(definition.get());
         let record = AgentRecord::new(operator.name(), digest, definition);
@@ -179,10 +179,9 @@ impl episode::Episode {
         // Its dispatches are known by their steps.
         (own.caller, own.allowance, own.step, own.shares) = (None, None, None, None);
         own.own_work = Some(Arc::clone(&self.books) as _);
-        own.orchestrator = self
-            .orchestrator
-            .clone()
-            .map(|orchestrator| Arc::new(Steps { orchestrator, line: self.line.clone() }) as _);
+        own.orchestrator = self.orchestrator.clone().map(|orchestrator| {
+            Arc::new(StepOrchestrator { orchestrator, line: self.line.clone() }) as _
+        });
         own
     }
 }

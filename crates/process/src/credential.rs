@@ -33,13 +33,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
-    place: Place,
+    place: CredentialSource,
     /// The folder of relative paths and of commands; the current one if `None`.
     folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+enum CredentialSource {
     Command(String),
     Env(String),
     File(PathBuf),
@@ -49,23 +49,23 @@ enum Place {
 impl Credential {
     /// Refers to the output of a command line of `sh`.
     pub fn command(line: impl Into<String>) -> Self {
-        Self::at(Place::Command(line.into()))
+        Self::at(CredentialSource::Command(line.into()))
     }
 
     /// Refers to a variable of this process's environment.
     pub fn env(name: impl Into<String>) -> Self {
-        Self::at(Place::Env(name.into()))
+        Self::at(CredentialSource::Env(name.into()))
     }
 
     /// Refers to a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::at(Place::File(path.into()))
+        Self::at(CredentialSource::File(path.into()))
     }
 
     /// Holds a credential that was fetched before.
     #[must_use]
-    pub const fn held(secret: Secret) -> Self {
-        Self::at(Place::Held(secret))
+    pub const fn from_secret(secret: Secret) -> Self {
+        Self::at(CredentialSource::Held(secret))
     }
 
     /// Parses a reference.
@@ -96,7 +96,7 @@ impl Credential {
     #[must_use]
     pub fn variable(&self) -> Option<&str> {
         match &self.place {
-            Place::Env(name) => Some(name),
+            CredentialSource::Env(name) => Some(name),
             _ => None,
         }
     }
@@ -123,43 +123,46 @@ impl Credential {
     /// As [`Credential::fetch`].
     pub fn read(&self) -> Option<Result<Secret, EnvError>> {
         let read = match &self.place {
-            Place::Command(_) => return None,
-            Place::Env(name) => match std::env::var_os(name) {
+            CredentialSource::Command(_) => return None,
+            CredentialSource::Env(name) => match std::env::var_os(name) {
                 Some(value) => Ok(value.into_encoded_bytes()),
                 None => Err(io::Error::other("is not set")),
             },
-            Place::File(path) => read_file(&self.folder().join(path)),
-            Place::Held(secret) => return Some(Ok(secret.clone())),
+            CredentialSource::File(path) => read_file(&self.folder().join(path)),
+            CredentialSource::Held(secret) => return Some(Ok(secret.clone())),
         };
-        Some(self.checked(read))
+        Some(self.parse_secret(read))
     }
 
     async fn fetch_within(&self, longest: Duration) -> Result<Secret, EnvError> {
-        let Place::Command(line) = &self.place else {
-            return self.read().unwrap_or_else(|| Err(self.failed(&"needs a command")));
+        let CredentialSource::Command(line) = &self.place else {
+            return self.read().unwrap_or_else(|| Err(self.credential_error(&"needs a command")));
         };
         // A real process is waited for, so the time is the system's.
         tokio::select! {
-            read = command::run(line, self.folder(), most()) => self.checked(read),
+            read = command::run(line, self.folder(), most()) => self.parse_secret(read),
             () = SystemClock.sleep(longest) => {
-                Err(self.failed(&format_args!("took longer than {} s", longest.as_secs_f32())))
+                Err(self.credential_error(&format_args!("took longer than {} s", longest.as_secs_f32())))
             }
         }
     }
 
-    fn checked(&self, read: io::Result<Vec<u8>>) -> Result<Secret, EnvError> {
-        let read = read.map_err(|error| self.failed(&error))?;
+    fn parse_secret(&self, read: io::Result<Vec<u8>>) -> Result<Secret, EnvError> {
+        let read = read.map_err(|error| self.credential_error(&error))?;
         if read.len() > MAX_BYTES {
-            return Err(self.failed(&format_args!("is larger than {} KiB", MAX_BYTES / 1024)));
+            return Err(
+                self.credential_error(&format_args!("is larger than {} KiB", MAX_BYTES / 1024))
+            );
         }
-        let text = String::from_utf8(read).map_err(|_| self.failed(&"is not UTF-8 text"))?;
+        let text =
+            String::from_utf8(read).map_err(|_| self.credential_error(&"is not UTF-8 text"))?;
         match text.trim() {
-            "" => Err(self.failed(&"is empty")),
+            "" => Err(self.credential_error(&"is empty")),
             text => Ok(Secret::new(text)),
         }
     }
 
-    fn failed(&self, why: &dyn fmt::Display) -> EnvError {
+    fn credential_error(&self, why: &dyn fmt::Display) -> EnvError {
         EnvError::CredentialFailed(format!("{self}: {why}"))
     }
 
@@ -167,7 +170,7 @@ impl Credential {
         self.folder.as_deref().unwrap_or_else(|| Path::new("."))
     }
 
-    const fn at(place: Place) -> Self {
+    const fn at(place: CredentialSource) -> Self {
         Self { place, folder: None }
     }
 }
@@ -180,10 +183,10 @@ const UNKNOWN: &str =
 impl fmt::Display for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Command(line) => write!(f, "command `{line}`"),
-            Place::Env(name) => write!(f, "environment variable `{name}`"),
-            Place::File(path) => write!(f, "file `{}`", path.display()),
-            Place::Held(_) => f.write_str("credential at hand"),
+            CredentialSource::Command(line) => write!(f, "command `{line}`"),
+            CredentialSource::Env(name) => write!(f, "environment variable `{name}`"),
+            CredentialSource::File(path) => write!(f, "file `{}`", path.display()),
+            CredentialSource::Held(_) => f.write_str("credential at hand"),
         }
     }
 }
@@ -243,7 +246,7 @@ mod tests {
         let credential = Credential::parse(text).map_err(|error| error.to_string())?.below(folder);
         match credential.fetch().await {
             Ok(secret) => {
-                let held = Credential::held(secret.clone());
+                let held = Credential::from_secret(secret.clone());
                 assert!(!format!("{secret:?} {held:?} {held}").contains(secret.expose()));
                 Ok(secret.expose().to_owned())
             }
@@ -288,7 +291,7 @@ mod tests {
     fn reading_runs_no_command() {
         assert!(Credential::command("touch /tmp/never").read().is_none());
         assert!(Credential::env("PATH").read().unwrap().is_ok());
-        let held = Credential::held(Secret::new(CANARY));
+        let held = Credential::from_secret(Secret::new(CANARY));
         assert_eq!(held.read().unwrap().unwrap().expose(), CANARY);
     }
 

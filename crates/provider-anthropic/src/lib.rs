@@ -9,7 +9,7 @@
 //! use backstop_provider_anthropic::Anthropic;
 //!
 //! let provider = Anthropic::new("claude-sonnet-4-5").api_key("from a vault").build()?;
-//! # Ok::<(), backstop_provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 //! ```
 
 mod classify;

@@ -4,15 +4,15 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, CallIds, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol,
-    Reply, Row, Turns, claude_form,
+    Accepts, CallIds, Endpoint, Events, FailureRule, HttpProvider, HttpProviderBuilder,
+    MessageOrder, Protocol, ProviderConfigError, Reply, claude_form,
 };
 use serde::Serialize;
 
 use crate::classify::ROWS;
 
 use crate::request::MessagesRequest;
-use crate::response::WireResponse;
+use crate::response::AnthropicResponse;
 use crate::stream::MessagesStream;
 
 /// The base URL of Anthropic itself.
@@ -30,7 +30,7 @@ const VERSION: &str = "2023-06-01";
 /// define tools".
 const ACCEPTS: Accepts = Accepts::everything()
     .call_ids(CallIds::up_to(64))
-    .turns(Turns::BeginWithUser)
+    .turns(MessageOrder::BeginWithUser)
     .plain_keys()
     .needs_called_tools();
 
@@ -96,14 +96,14 @@ impl Messages {
 impl Protocol for Messages {
     const NAME: &'static str = "anthropic";
     const KEY_VARIABLE: &'static str = KEY_VARIABLE;
-    const ROWS: &'static [Row] = ROWS;
+    const ROWS: &'static [FailureRule] = ROWS;
     const KEY_HEADER: (&'static str, &'static str) = ("x-api-key", "");
     const HEADERS: &'static [(&'static str, &'static str)] = &[("anthropic-version", VERSION)];
     type Framing = Events;
-    type Response = WireResponse;
+    type Response = AnthropicResponse;
     type Stream = MessagesStream;
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
         Ok(BASE_URL.into())
     }
 
@@ -141,7 +141,7 @@ impl Protocol for Messages {
 
     fn response(
         &self,
-        response: WireResponse,
+        response: AnthropicResponse,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         response.read(reply)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
 use backstop_provider_http::{
-    Endpoint, Piece, claude_form, kept_field, pieces, sendable_arguments,
+    AnswerPiece, Endpoint, claude_form, kept_field, pieces, sendable_arguments,
 };
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
@@ -25,11 +25,11 @@ pub(crate) struct MessagesRequest<'a> {
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<System>,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<AnthropicMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
+    tools: Vec<AnthropicTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<WireChoice<'a>>,
+    tool_choice: Option<AnthropicToolChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(crate) struct MessagesRequest<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop_sequences: &'a [Arc<str>],
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig>,
+    output_config: Option<AnthropicOutputConfig>,
     stream: bool,
 }
 
@@ -57,7 +57,7 @@ struct SystemBlock {
 }
 
 impl System {
-    fn of(text: String, caches: bool) -> Option<Self> {
+    fn from_text(text: String, caches: bool) -> Option<Self> {
         match caches {
             // The endpoint refuses blank texts.
             _ if text.trim().is_empty() => None,
@@ -71,17 +71,17 @@ impl System {
 }
 
 #[derive(Serialize)]
-struct WireMessage<'a> {
-    role: Role,
-    content: Vec<Part<'a>>,
+struct AnthropicMessage<'a> {
+    role: AnthropicRole,
+    content: Vec<AnthropicPart<'a>>,
 }
 
-impl WireMessage<'_> {
+impl AnthropicMessage<'_> {
     /// Marks the last block that can carry a mark; thinking cannot.
     fn mark(&mut self) {
         let marked = self.content.iter_mut().rev().find_map(|part| match part {
-            Part::Made(marked) => Some(marked),
-            Part::Kept(_) => None,
+            AnthropicPart::Made(marked) => Some(marked),
+            AnthropicPart::Kept(_) => None,
         });
         if let Some(marked) = marked {
             marked.cache_control = Some(CacheControl::Ephemeral);
@@ -92,24 +92,24 @@ impl WireMessage<'_> {
 /// A part of a message.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Part<'a> {
+enum AnthropicPart<'a> {
     /// A block of an earlier answer, exactly as it was received.
     Kept(JsonText),
-    Made(Marked<'a>),
+    Made(MarkedBlock<'a>),
 }
 
 /// A block, and whether the prefix up to it is cached for the next request.
 #[derive(Serialize)]
-struct Marked<'a> {
+struct MarkedBlock<'a> {
     #[serde(flatten)]
-    block: Block<'a>,
+    block: AnthropicBlock<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }
 
-impl<'a> From<Block<'a>> for Part<'a> {
-    fn from(block: Block<'a>) -> Self {
-        Self::Made(Marked { block, cache_control: None })
+impl<'a> From<AnthropicBlock<'a>> for AnthropicPart<'a> {
+    fn from(block: AnthropicBlock<'a>) -> Self {
+        Self::Made(MarkedBlock { block, cache_control: None })
     }
 }
 
@@ -122,19 +122,19 @@ enum CacheControl {
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum AnthropicRole {
     Assistant,
     User,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
+enum AnthropicBlock<'a> {
     Text {
         text: &'a str,
     },
     Image {
-        source: Source<'a>,
+        source: ImageSource<'a>,
     },
     ToolUse {
         id: &'a str,
@@ -154,18 +154,18 @@ enum Block<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ResultContent<'a> {
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<AnthropicBlock<'a>>),
     Text(&'a str),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Source<'a> {
+enum ImageSource<'a> {
     Base64 { media_type: &'a str, data: &'a str },
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a JsonText,
@@ -175,7 +175,7 @@ struct WireTool<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum WireChoice<'a> {
+enum AnthropicToolChoice<'a> {
     Any,
     Auto,
     None,
@@ -183,16 +183,16 @@ enum WireChoice<'a> {
 }
 
 #[derive(Serialize, PartialEq, Default)]
-struct OutputConfig {
+struct AnthropicOutputConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format>,
+    format: Option<AnthropicFormat>,
 }
 
 #[derive(Serialize, PartialEq)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format {
+enum AnthropicFormat {
     JsonSchema { schema: JsonText },
 }
 
@@ -203,14 +203,14 @@ impl<'a> MessagesRequest<'a> {
         caches: bool,
         stream: bool,
     ) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::of(endpoint);
+        let mut conversation = AnthropicConversation::new(endpoint);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
         conversation.drop_unanswered();
         conversation.messages.retain(|message| !message.content.is_empty());
         conversation.end_with_user();
-        let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
+        let mut tools: Vec<AnthropicTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {
             // The tools are the same in every run, and the instructions in most; the conversation
             // is sent again with every turn.
@@ -223,37 +223,37 @@ impl<'a> MessagesRequest<'a> {
         }
         let settings = &request.settings;
         let form = request.output.as_ref().and_then(|output| claude_form(endpoint.model(), output));
-        let config = OutputConfig {
+        let config = AnthropicOutputConfig {
             effort: settings.reasoning_effort,
-            format: form.map(|schema| Format::JsonSchema { schema }),
+            format: form.map(|schema| AnthropicFormat::JsonSchema { schema }),
         };
         let choice = settings.tool_choice.as_ref().filter(|_| !tools.is_empty());
         Ok(Self {
             model: endpoint.model(),
             max_tokens: settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
-            system: System::of(conversation.system.join("\n\n"), caches),
+            system: System::from_text(conversation.system.join("\n\n"), caches),
             messages: conversation.messages,
             tools,
             tool_choice: choice.map(wire_choice).transpose()?,
             temperature: settings.temperature,
             top_p: settings.top_p,
             stop_sequences: &settings.stop,
-            output_config: (config != OutputConfig::default()).then_some(config),
+            output_config: (config != AnthropicOutputConfig::default()).then_some(config),
             stream,
         })
     }
 }
 
-struct Conversation<'a> {
+struct AnthropicConversation<'a> {
     endpoint: &'a Endpoint,
     system: Vec<&'a str>,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<AnthropicMessage<'a>>,
     /// Whether the last message has tool results, and the next result belongs to it.
     collects_results: bool,
 }
 
-impl<'a> Conversation<'a> {
-    const fn of(endpoint: &'a Endpoint) -> Self {
+impl<'a> AnthropicConversation<'a> {
+    const fn new(endpoint: &'a Endpoint) -> Self {
         Self { endpoint, system: Vec::new(), messages: Vec::new(), collects_results: false }
     }
 
@@ -264,35 +264,38 @@ impl<'a> Conversation<'a> {
                 let images = images.iter().map(image);
                 // The endpoint refuses empty texts.
                 let text = (!content.trim().is_empty() || images.len() == 0)
-                    .then_some(Block::Text { text: content });
-                self.push(Role::User, images.chain(text).map(Part::from).collect());
+                    .then_some(AnthropicBlock::Text { text: content });
+                self.push(
+                    AnthropicRole::User,
+                    images.chain(text).map(AnthropicPart::from).collect(),
+                );
             }
             Message::Assistant { content, tool_calls, provider_state } => {
-                let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let kept = self.endpoint.state_parts(provider_state.as_ref());
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
                 let mut caller = None;
                 let mut parts = Vec::with_capacity(pieces.len());
                 for piece in pieces.filter(|piece| !piece.is_blank()) {
                     match piece {
-                        Piece::Text(text) => parts.push(Block::Text { text }.into()),
-                        Piece::Call(place) => {
+                        AnswerPiece::Text(text) => parts.push(AnthropicBlock::Text { text }.into()),
+                        AnswerPiece::Call(place) => {
                             parts.push(tool_use(&tool_calls[place], caller.take()).into());
                         }
-                        Piece::Kept(block) => match kept_field(&block, "caller") {
+                        AnswerPiece::Kept(block) => match kept_field(&block, "caller") {
                             Some(told) => caller = Some(told),
                             None if is_sent(&block, !tool_calls.is_empty(), self.endpoint) => {
-                                parts.push(Part::Kept(block));
+                                parts.push(AnthropicPart::Kept(block));
                             }
                             None => {}
                         },
                     }
                 }
                 if !parts.is_empty() {
-                    self.push(Role::Assistant, parts);
+                    self.push(AnthropicRole::Assistant, parts);
                 }
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
-                self.take_result(Block::ToolResult {
+                self.take_result(AnthropicBlock::ToolResult {
                     tool_use_id: tool_call_id.as_str(),
                     content: result_content(content, images),
                     is_error: *is_error,
@@ -306,17 +309,17 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn push(&mut self, role: Role, content: Vec<Part<'a>>) {
+    fn push(&mut self, role: AnthropicRole, content: Vec<AnthropicPart<'a>>) {
         self.collects_results = false;
-        self.messages.push(WireMessage { role, content });
+        self.messages.push(AnthropicMessage { role, content });
     }
 
     /// Adds a result to the message with the results of its turn: spread over several, they are refused.
-    fn take_result(&mut self, result: Block<'a>) {
+    fn take_result(&mut self, result: AnthropicBlock<'a>) {
         match self.messages.last_mut() {
             Some(message) if self.collects_results => message.content.push(result.into()),
             Some(_) | None => {
-                self.push(Role::User, vec![result.into()]);
+                self.push(AnthropicRole::User, vec![result.into()]);
                 self.collects_results = true;
             }
         }
@@ -328,16 +331,18 @@ fn result_content<'a>(text: &'a str, images: &'a [Image]) -> ResultContent<'a> {
         return ResultContent::Text(text);
     }
     // The endpoint refuses empty texts.
-    let text = (!text.trim().is_empty()).then_some(Block::Text { text });
+    let text = (!text.trim().is_empty()).then_some(AnthropicBlock::Text { text });
     ResultContent::Blocks(text.into_iter().chain(images.iter().map(image)).collect())
 }
 
-fn image(image: &Image) -> Block<'_> {
-    Block::Image { source: Source::Base64 { media_type: &image.media_type, data: &image.data } }
+fn image(image: &Image) -> AnthropicBlock<'_> {
+    AnthropicBlock::Image {
+        source: ImageSource::Base64 { media_type: &image.media_type, data: &image.data },
+    }
 }
 
-fn tool_use(call: &ToolCall, caller: Option<JsonText>) -> Block<'_> {
-    Block::ToolUse {
+fn tool_use(call: &ToolCall, caller: Option<JsonText>) -> AnthropicBlock<'_> {
+    AnthropicBlock::ToolUse {
         id: call.id.as_str(),
         name: &call.name,
         input: sendable_arguments(&call.arguments),
@@ -345,18 +350,18 @@ fn tool_use(call: &ToolCall, caller: Option<JsonText>) -> Block<'_> {
     }
 }
 
-fn wire_choice(choice: &ToolChoice) -> Result<WireChoice<'_>, ProviderError> {
+fn wire_choice(choice: &ToolChoice) -> Result<AnthropicToolChoice<'_>, ProviderError> {
     Ok(match choice {
-        ToolChoice::Auto => WireChoice::Auto,
-        ToolChoice::None => WireChoice::None,
-        ToolChoice::Required => WireChoice::Any,
-        ToolChoice::Tool(name) => WireChoice::Tool { name },
+        ToolChoice::Auto => AnthropicToolChoice::Auto,
+        ToolChoice::None => AnthropicToolChoice::None,
+        ToolChoice::Required => AnthropicToolChoice::Any,
+        ToolChoice::Tool(name) => AnthropicToolChoice::Tool { name },
         _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
     })
 }
 
-fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool {
+fn wire_tool(tool: &ToolSpec) -> AnthropicTool<'_> {
+    AnthropicTool {
         name: &tool.name,
         description: &tool.description,
         input_schema: &tool.schema,

@@ -14,19 +14,19 @@ use serde_json::value::RawValue;
 
 /// A whole response.
 #[derive(Deserialize)]
-pub struct WireResponse {
+pub struct AnthropicResponse {
     #[serde(deserialize_with = "lenient::or_default")]
-    content: Vec<WireBlock>,
+    content: Vec<AnthropicAnswerBlock>,
     #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<AnthropicUsage>,
 }
 
 /// A block of an answer.
 #[derive(Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
-pub(crate) enum WireBlock {
+pub(crate) enum AnthropicAnswerBlock {
     Text {
         #[serde(default, deserialize_with = "lenient::text_or_empty")]
         text: String,
@@ -58,7 +58,7 @@ pub(crate) enum WireBlock {
     Unknown,
 }
 
-impl<'de> Deserialize<'de> for WireBlock {
+impl<'de> Deserialize<'de> for AnthropicAnswerBlock {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut json = serde_json::Deserializer::from_str(text.get());
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for WireBlock {
     }
 }
 
-impl WireBlock {
+impl AnthropicAnswerBlock {
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Text { text } => text.len(),
@@ -107,12 +107,12 @@ impl ServedBlock {
         let fields = self.block.read::<BTreeMap<String, JsonText>>();
         let (false, Ok(mut fields)) = (further.is_empty(), fields) else { return self.block };
         fields.extend(further);
-        JsonText::of(&fields).unwrap_or(self.block)
+        JsonText::from_value(&fields).unwrap_or(self.block)
     }
 }
 
 #[derive(Deserialize, Default)]
-pub(crate) struct WireUsage {
+pub(crate) struct AnthropicUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -133,10 +133,10 @@ struct Iteration {
     #[serde(default, rename = "type", deserialize_with = "lenient::text_or_empty")]
     kind: String,
     #[serde(flatten)]
-    usage: WireUsage,
+    usage: AnthropicUsage,
 }
 
-impl WireUsage {
+impl AnthropicUsage {
     /// Applies a later, cumulative usage.
     pub(crate) fn update(&mut self, later: Self) {
         for (count, later) in [
@@ -151,10 +151,10 @@ impl WireUsage {
     }
 
     /// Returns the billed tokens.
-    pub(crate) fn billed(&self) -> TokenUsage {
+    pub(crate) fn billed_tokens(&self) -> TokenUsage {
         let iterations = self.iterations.iter().flatten();
         let besides = iterations.filter(|iteration| iteration.kind != "message");
-        besides.map(|iteration| iteration.usage.billed()).fold(self.own(), |sum, more| {
+        besides.map(|iteration| iteration.usage.billed_tokens()).fold(self.own(), |sum, more| {
             TokenUsage::new(
                 sum.input_tokens.saturating_add(more.input_tokens),
                 sum.output_tokens.saturating_add(more.output_tokens),
@@ -181,11 +181,11 @@ impl WireUsage {
     }
 }
 
-impl WireResponse {
+impl AnthropicResponse {
     pub(crate) fn read(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
         if let Some(usage) = self.usage {
-            draft.bill(usage.billed(), reply);
+            draft.bill(usage.billed_tokens(), reply);
         }
         self.content.into_iter().for_each(|block| add(&mut draft, block));
         finish(draft, self.stop_reason.as_deref(), reply)
@@ -193,10 +193,10 @@ impl WireResponse {
 }
 
 /// Adds a complete block.
-pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
+pub(crate) fn add(draft: &mut Draft, block: AnthropicAnswerBlock) {
     match block {
-        WireBlock::Text { text } => draft.text.push_str(&text),
-        WireBlock::Thinking { thinking, signature } => {
+        AnthropicAnswerBlock::Text { text } => draft.text.push_str(&text),
+        AnthropicAnswerBlock::Thinking { thinking, signature } => {
             draft.thinking.push_str(&thinking);
             // Sent back with the calls it led to.
             let mut block = json!({ "type": "thinking", "thinking": thinking });
@@ -205,17 +205,17 @@ pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
             }
             draft.keep(&block);
         }
-        WireBlock::RedactedThinking { data } => {
+        AnthropicAnswerBlock::RedactedThinking { data } => {
             draft.keep(&json!({ "type": "redacted_thinking", "data": data }));
         }
-        WireBlock::ToolUse { id, name, input, caller } => {
+        AnthropicAnswerBlock::ToolUse { id, name, input, caller } => {
             let mut call = CallDraft::new(id, name);
             call.take(input);
             call.kept = caller;
             add_call(draft, call);
         }
-        WireBlock::Served(block) => draft.keep_text(block.whole()),
-        WireBlock::Unknown => {}
+        AnthropicAnswerBlock::Served(block) => draft.keep_text(block.whole()),
+        AnthropicAnswerBlock::Unknown => {}
     }
 }
 
@@ -254,8 +254,8 @@ mod tests {
     fn compaction_is_billed_with_the_answer() {
         #[track_caller]
         fn check(usage: &str, expected: TokenUsage) {
-            let usage: WireUsage = serde_json::from_str(usage).unwrap();
-            assert_eq!(usage.billed(), expected);
+            let usage: AnthropicUsage = serde_json::from_str(usage).unwrap();
+            assert_eq!(usage.billed_tokens(), expected);
         }
         check(
             r#"{"input_tokens": 224, "output_tokens": 22, "iterations": [
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn later_usage_without_iterations_keeps_them() {
         let with = r#"{"iterations": [{"type": "compaction", "input_tokens": 8}]}"#;
-        let mut usage: WireUsage = serde_json::from_str(with).unwrap();
+        let mut usage: AnthropicUsage = serde_json::from_str(with).unwrap();
         usage.update(serde_json::from_str(r#"{"output_tokens": 2}"#).unwrap());
-        assert_eq!(usage.billed(), TokenUsage::new(8, 2));
+        assert_eq!(usage.billed_tokens(), TokenUsage::new(8, 2));
     }
 }

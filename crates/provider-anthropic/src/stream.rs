@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
+use backstop_provider_http::{CallDraft, Draft, Reply, SseEvent, Stream, lenient};
 use layer0::{JsonText, read_tagged};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::response::{WireBlock, WireUsage, add, add_call, finish};
+use crate::response::{AnthropicAnswerBlock, AnthropicUsage, add, add_call, finish};
 
 #[derive(Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
@@ -21,17 +21,17 @@ enum WireEvent {
     ContentBlockStart {
         #[serde(default, deserialize_with = "lenient::index")]
         index: u64,
-        content_block: WireBlock,
+        content_block: AnthropicAnswerBlock,
     },
     ContentBlockDelta {
         #[serde(default, deserialize_with = "lenient::index")]
         index: u64,
-        delta: BlockDelta,
+        delta: AnthropicDelta,
     },
     MessageDelta {
         delta: MessageTail,
         #[serde(default, deserialize_with = "lenient::maybe")]
-        usage: Option<WireUsage>,
+        usage: Option<AnthropicUsage>,
     },
     MessageStop,
     /// `ping`, `content_block_stop`, and future events; `error` is classified before.
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for WireEvent {
 #[derive(Deserialize)]
 struct MessageHead {
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
@@ -59,7 +59,7 @@ struct MessageTail {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum BlockDelta {
+enum AnthropicDelta {
     TextDelta {
         #[serde(default, deserialize_with = "lenient::text_or_empty")]
         text: String,
@@ -92,9 +92,9 @@ enum BlockDelta {
 pub struct MessagesStream {
     /// The tokens billed so far; the blocks are added at the end.
     draft: Draft,
-    usage: WireUsage,
+    usage: AnthropicUsage,
     /// The blocks of each index, in order. Some endpoints give all blocks the same index.
-    blocks: BTreeMap<u64, Vec<OpenBlock>>,
+    blocks: BTreeMap<u64, Vec<AnthropicOpenBlock>>,
     /// The number of blocks begun.
     begun: usize,
     stop_reason: Option<String>,
@@ -102,7 +102,7 @@ pub struct MessagesStream {
 }
 
 /// A block to which pieces may be added.
-struct OpenBlock {
+struct AnthropicOpenBlock {
     /// Its place among all blocks, in the order of beginning.
     place: usize,
     body: OpenBody,
@@ -111,7 +111,7 @@ struct OpenBlock {
 enum OpenBody {
     /// A call, whose arguments are received as text.
     Call(CallDraft),
-    Other(WireBlock),
+    Other(AnthropicAnswerBlock),
 }
 
 impl OpenBody {
@@ -124,9 +124,13 @@ impl OpenBody {
 }
 
 impl Stream for MessagesStream {
-    type Frame = Event;
+    type Frame = SseEvent;
 
-    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+    fn take(
+        &mut self,
+        event: SseEvent,
+        reply: &Reply<'_>,
+    ) -> Result<ControlFlow<()>, ProviderError> {
         match reply.decode(event.data.as_bytes())? {
             WireEvent::MessageStart { message } => self.bill(message.usage, reply),
             WireEvent::ContentBlockStart { index, content_block } => {
@@ -153,7 +157,7 @@ impl Stream for MessagesStream {
 
     fn held_bytes(&self) -> usize {
         let blocks = self.blocks.values().flatten();
-        let blocks = blocks.map(|block| size_of::<OpenBlock>() + block.body.held_bytes());
+        let blocks = blocks.map(|block| size_of::<AnthropicOpenBlock>() + block.body.held_bytes());
         self.draft.held_bytes() + blocks.sum::<usize>()
     }
 
@@ -173,9 +177,9 @@ impl Stream for MessagesStream {
 }
 
 /// Returns the blocks by index, or in the order of beginning if several have the same index.
-fn in_order(blocks: BTreeMap<u64, Vec<OpenBlock>>) -> impl Iterator<Item = OpenBody> {
+fn in_order(blocks: BTreeMap<u64, Vec<AnthropicOpenBlock>>) -> impl Iterator<Item = OpenBody> {
     let is_ambiguous = blocks.values().any(|blocks| blocks.len() > 1);
-    let mut blocks: Vec<OpenBlock> = blocks.into_values().flatten().collect();
+    let mut blocks: Vec<AnthropicOpenBlock> = blocks.into_values().flatten().collect();
     if is_ambiguous {
         blocks.sort_by_key(|block| block.place);
     }
@@ -183,16 +187,16 @@ fn in_order(blocks: BTreeMap<u64, Vec<OpenBlock>>) -> impl Iterator<Item = OpenB
 }
 
 impl MessagesStream {
-    fn bill(&mut self, usage: Option<WireUsage>, reply: &Reply<'_>) {
+    fn bill(&mut self, usage: Option<AnthropicUsage>, reply: &Reply<'_>) {
         let Some(usage) = usage else { return };
         self.usage.update(usage);
-        self.draft.bill(self.usage.billed(), reply);
+        self.draft.bill(self.usage.billed_tokens(), reply);
     }
 
     /// Begins a block, after those with the same index.
-    fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {
+    fn begin(&mut self, index: u64, block: AnthropicAnswerBlock, reply: &Reply<'_>) {
         let body = match block {
-            WireBlock::ToolUse { id, name, input, caller } => {
+            AnthropicAnswerBlock::ToolUse { id, name, input, caller } => {
                 let mut call = CallDraft::new(id, name);
                 call.kept = caller;
                 call.take(input.filter(|input| !is_empty(input)));
@@ -205,64 +209,70 @@ impl MessagesStream {
         };
         let place = self.begun;
         self.begun += 1;
-        self.blocks.entry(index).or_default().push(OpenBlock { place, body });
+        self.blocks.entry(index).or_default().push(AnthropicOpenBlock { place, body });
     }
 
     /// Adds a piece to the last block of its index; returns whether the block accepts it.
-    fn add(&mut self, index: u64, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
+    fn add(&mut self, index: u64, delta: &AnthropicDelta, reply: &Reply<'_>) -> bool {
         let Some(open) = self.blocks.get_mut(&index).and_then(|blocks| blocks.last_mut()) else {
             return false;
         };
         match (&mut open.body, delta) {
-            (OpenBody::Call(call), BlockDelta::InputJsonDelta { partial_json }) => {
+            (OpenBody::Call(call), AnthropicDelta::InputJsonDelta { partial_json }) => {
                 call.push(partial_json);
                 true
             }
-            (_, BlockDelta::Unknown) => true,
+            (_, AnthropicDelta::Unknown) => true,
             (OpenBody::Call(_), _) => false,
             (OpenBody::Other(block), delta) => add_piece(block, delta, reply),
         }
     }
 }
 
-fn tell(block: &WireBlock, reply: &Reply<'_>) {
+fn tell(block: &AnthropicAnswerBlock, reply: &Reply<'_>) {
     match block {
-        WireBlock::Text { text } => reply.tell_text(text),
-        WireBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
-        WireBlock::RedactedThinking { .. }
-        | WireBlock::Served(_)
-        | WireBlock::ToolUse { .. }
-        | WireBlock::Unknown => {}
+        AnthropicAnswerBlock::Text { text } => reply.tell_text(text),
+        AnthropicAnswerBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
+        AnthropicAnswerBlock::RedactedThinking { .. }
+        | AnthropicAnswerBlock::Served(_)
+        | AnthropicAnswerBlock::ToolUse { .. }
+        | AnthropicAnswerBlock::Unknown => {}
     }
 }
 
 /// Adds a piece to a block other than a call; returns whether the block accepts it.
-fn add_piece(block: &mut WireBlock, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
+fn add_piece(block: &mut AnthropicAnswerBlock, delta: &AnthropicDelta, reply: &Reply<'_>) -> bool {
     match (block, delta) {
-        (WireBlock::Text { text }, BlockDelta::TextDelta { text: piece }) => {
+        (AnthropicAnswerBlock::Text { text }, AnthropicDelta::TextDelta { text: piece }) => {
             text.push_str(piece);
             reply.tell_text(piece);
         }
-        (WireBlock::Thinking { thinking, .. }, BlockDelta::ThinkingDelta { thinking: piece }) => {
+        (
+            AnthropicAnswerBlock::Thinking { thinking, .. },
+            AnthropicDelta::ThinkingDelta { thinking: piece },
+        ) => {
             thinking.push_str(piece);
             reply.tell_thinking(piece);
         }
         (
-            WireBlock::Thinking { signature, .. },
-            BlockDelta::SignatureDelta { signature: piece },
+            AnthropicAnswerBlock::Thinking { signature, .. },
+            AnthropicDelta::SignatureDelta { signature: piece },
         ) => {
             signature.get_or_insert_default().push_str(piece);
         }
-        (WireBlock::Served(block), BlockDelta::InputJsonDelta { partial_json }) => {
+        (AnthropicAnswerBlock::Served(block), AnthropicDelta::InputJsonDelta { partial_json }) => {
             block.input.push_str(partial_json);
         }
-        (WireBlock::Served(block), BlockDelta::CompactionDelta { content, encrypted_content }) => {
+        (
+            AnthropicAnswerBlock::Served(block),
+            AnthropicDelta::CompactionDelta { content, encrypted_content },
+        ) => {
             for (name, text) in [("content", content), ("encrypted_content", encrypted_content)] {
                 let text = text.as_deref().map(JsonText::string);
                 block.compaction.extend(text.map(|text| (name.to_owned(), text)));
             }
         }
-        (WireBlock::Served(_) | WireBlock::Unknown, _) => {}
+        (AnthropicAnswerBlock::Served(_) | AnthropicAnswerBlock::Unknown, _) => {}
         _ => return false,
     }
     true

@@ -5,16 +5,16 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, ApiKey, CallIds, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol,
-    Reply, Row, Sign, Turns,
+    Accepts, ApiKey, CallIds, Endpoint, FailureRule, HttpProvider, HttpProviderBuilder,
+    MessageOrder, Protocol, ProviderConfigError, Reply, Sign,
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use crate::classify::ROWS;
 use crate::frames::Frames;
-use crate::request::{ConverseRequest, form_of};
-use crate::response::WireResponse;
+use crate::request::{ConverseRequest, fit_output_schema};
+use crate::response::BedrockResponse;
 use crate::sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SigV4};
 use crate::stream::ConverseStream;
 
@@ -33,7 +33,7 @@ const SERVICE: &str = "bedrock";
 /// using toolUse and toolResult content blocks".
 const ACCEPTS: Accepts = Accepts::everything()
     .call_ids(CallIds::up_to(64))
-    .turns(Turns::Alternate)
+    .turns(MessageOrder::Alternate)
     .plain_keys()
     .needs_called_tools();
 
@@ -122,8 +122,8 @@ impl Converse {
         self
     }
 
-    fn needed_region(&self) -> Result<&str, ConfigError> {
-        let missing = || ConfigError::missing_setting("region", REGION_VARIABLES[0]);
+    fn needed_region(&self) -> Result<&str, ProviderConfigError> {
+        let missing = || ProviderConfigError::missing_setting("region", REGION_VARIABLES[0]);
         self.region.as_deref().ok_or_else(missing)
     }
 }
@@ -131,25 +131,25 @@ impl Converse {
 impl Protocol for Converse {
     const NAME: &'static str = "bedrock";
     const KEY_VARIABLE: &'static str = ACCESS_KEY_VARIABLE;
-    const ROWS: &'static [Row] = ROWS;
+    const ROWS: &'static [FailureRule] = ROWS;
     const KIND_HEADER: Option<&'static str> = Some("x-amzn-errortype");
     type Framing = Frames;
-    type Response = WireResponse;
+    type Response = BedrockResponse;
     type Stream = ConverseStream;
 
-    fn from_env() -> Result<(Self, Option<ApiKey>), ConfigError> {
+    fn from_env() -> Result<(Self, Option<ApiKey>), ProviderConfigError> {
         let converse = Self::default().region_from_env();
         match ApiKey::from_env(BEARER_VARIABLE) {
             Ok(key) => Ok((converse, Some(key))),
-            Err(ConfigError::MissingKey { .. } | ConfigError::EmptyKey { .. }) => {
+            Err(ProviderConfigError::MissingKey { .. } | ProviderConfigError::EmptyKey { .. }) => {
                 Ok((converse.credentials(AwsCredentials::from_env()?), None))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
-        Ok(endpoint_of(self.needed_region()?)?.into())
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
+        Ok(region_url(self.needed_region()?)?.into())
     }
 
     fn path(&self, model: &str, is_streamed: bool) -> String {
@@ -157,7 +157,7 @@ impl Protocol for Converse {
         format!("/model/{}/{call}", utf8_percent_encode(model, SEGMENT))
     }
 
-    fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ConfigError> {
+    fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ProviderConfigError> {
         let Some(credentials) = &self.credentials else { return Ok(None) };
         credentials.check()?;
         let region = self.needed_region()?.to_owned();
@@ -179,7 +179,8 @@ impl Protocol for Converse {
     }
 
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
-        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        let form =
+            request.output.as_ref().and_then(|output| fit_output_schema(endpoint.model(), output));
         form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
     }
 
@@ -199,7 +200,7 @@ impl Protocol for Converse {
 
     fn response(
         &self,
-        response: WireResponse,
+        response: BedrockResponse,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         response.read(reply)
@@ -211,11 +212,14 @@ impl Protocol for Converse {
 }
 
 /// Returns the endpoint of a region; refuses a region that would change the host.
-fn endpoint_of(region: &str) -> Result<String, ConfigError> {
+fn region_url(region: &str) -> Result<String, ProviderConfigError> {
     let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
     if region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !region.is_empty() {
         Ok(url)
     } else {
-        Err(ConfigError::invalid_base_url(url, "the region is not a name such as `eu-central-1`"))
+        Err(ProviderConfigError::invalid_base_url(
+            url,
+            "the region is not a name such as `eu-central-1`",
+        ))
     }
 }

@@ -13,7 +13,7 @@
 //! let provider = Bedrock::new("anthropic.claude-sonnet-4-5-20250929-v1:0")
 //!     .with(|it| it.region("eu-central-1").credentials(credentials))
 //!     .build()?;
-//! # Ok::<(), backstop_provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 //! ```
 
 mod classify;

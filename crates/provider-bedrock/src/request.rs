@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, OutputSchema, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, claude_form, pieces, sendable_arguments};
+use backstop_provider_http::{AnswerPiece, Endpoint, claude_form, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
@@ -16,21 +16,21 @@ use crate::served::{AnsweredCalls, KeptBlock};
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConverseRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Marked<Text<'a>>>,
-    messages: Vec<WireMessage<'a>>,
+    system: Vec<MarkedPart<BedrockText<'a>>>,
+    messages: Vec<BedrockMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inference_config: Option<InferenceConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_config: Option<ToolConfig<'a>>,
+    tool_config: Option<BedrockToolConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
+    output_config: Option<BedrockOutputConfig<'a>>,
 }
 
 /// A part, or the mark after a prefix to cache for the next request:
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-enum Marked<T> {
+enum MarkedPart<T> {
     Mark { cache_point: CachePoint },
     Part(T),
 }
@@ -40,46 +40,46 @@ struct CachePoint {
     r#type: &'static str,
 }
 
-impl<T> Marked<T> {
+impl<T> MarkedPart<T> {
     const fn mark() -> Self {
         Self::Mark { cache_point: CachePoint { r#type: "default" } }
     }
 }
 
 /// Encodes parts, with a mark after them if they are to be cached.
-fn marked<T>(parts: impl IntoIterator<Item = T>, caches: bool) -> Vec<Marked<T>> {
-    let mut parts: Vec<_> = parts.into_iter().map(Marked::Part).collect();
+fn with_cache_mark<T>(parts: impl IntoIterator<Item = T>, caches: bool) -> Vec<MarkedPart<T>> {
+    let mut parts: Vec<_> = parts.into_iter().map(MarkedPart::Part).collect();
     if caches && !parts.is_empty() {
-        parts.push(Marked::mark());
+        parts.push(MarkedPart::mark());
     }
     parts
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
+struct BedrockText<'a> {
     text: &'a str,
 }
 
 #[derive(Serialize)]
-struct WireMessage<'a> {
-    role: Role,
-    content: Vec<Marked<Block<'a>>>,
+struct BedrockMessage<'a> {
+    role: BedrockRole,
+    content: Vec<MarkedPart<BedrockBlock<'a>>>,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum BedrockRole {
     Assistant,
     User,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Block<'a> {
+enum BedrockBlock<'a> {
     Image(WireImage<'a>),
     Text(&'a str),
-    ToolUse(WireCall<'a>),
-    ToolResult(WireResult<'a>),
+    ToolUse(BedrockCall<'a>),
+    ToolResult(BedrockToolResult<'a>),
     /// Reasoning as it was received with the answer.
     ReasoningContent(JsonText),
     /// A call of a tool that Bedrock ran itself, as it was received.
@@ -104,7 +104,7 @@ struct Bytes<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WireCall<'a> {
+struct BedrockCall<'a> {
     tool_use_id: &'a str,
     name: &'a str,
     input: Cow<'a, JsonText>,
@@ -112,16 +112,16 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WireResult<'a> {
+struct BedrockToolResult<'a> {
     tool_use_id: &'a str,
-    content: Vec<ResultPart<'a>>,
+    content: Vec<BedrockResultPart<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum ResultPart<'a> {
+enum BedrockResultPart<'a> {
     Image(WireImage<'a>),
     Text(&'a str),
 }
@@ -141,7 +141,7 @@ struct InferenceConfig<'a> {
 
 #[derive(Serialize, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
-struct OutputConfig<'a> {
+struct BedrockOutputConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,15 +169,15 @@ struct NamedSchema<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolConfig<'a> {
-    tools: Vec<Marked<WireTool<'a>>>,
+struct BedrockToolConfig<'a> {
+    tools: Vec<MarkedPart<BedrockTool<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<WireChoice<'a>>,
+    tool_choice: Option<BedrockToolChoice<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum WireChoice<'a> {
+enum BedrockToolChoice<'a> {
     Any {},
     Auto {},
     Tool { name: &'a str },
@@ -185,7 +185,7 @@ enum WireChoice<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct WireTool<'a> {
+struct BedrockTool<'a> {
     tool_spec: WireSpec<'a>,
 }
 
@@ -209,7 +209,7 @@ impl<'a> ConverseRequest<'a> {
         request: &'a ModelRequest,
         caches: bool,
     ) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::of(endpoint);
+        let mut conversation = BedrockConversation::new(endpoint);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
@@ -220,37 +220,37 @@ impl<'a> ConverseRequest<'a> {
             top_p: settings.top_p,
             stop_sequences: &settings.stop,
         };
-        let output = OutputConfig {
+        let output = BedrockOutputConfig {
             effort: settings.reasoning_effort,
             text_format: request.output.as_ref().and_then(|it| text_format(endpoint.model(), it)),
         };
         let choice = settings.tool_choice.as_ref().filter(|_| !request.tools.is_empty());
         let tool_choice = choice.map(wire_choice).transpose()?;
-        let tools = marked(request.tools.iter().map(wire_tool), caches);
+        let tools = with_cache_mark(request.tools.iter().map(wire_tool), caches);
         if caches && let Some(last) = conversation.messages.last_mut() {
-            last.content.push(Marked::mark());
+            last.content.push(MarkedPart::mark());
         }
         Ok(Self {
-            system: marked(conversation.system, caches),
+            system: with_cache_mark(conversation.system, caches),
             messages: conversation.messages,
             inference_config: (config != InferenceConfig::default()).then_some(config),
             // The endpoint refuses an empty list.
-            tool_config: (!tools.is_empty()).then_some(ToolConfig { tools, tool_choice }),
-            output_config: (output != OutputConfig::default()).then_some(output),
+            tool_config: (!tools.is_empty()).then_some(BedrockToolConfig { tools, tool_choice }),
+            output_config: (output != BedrockOutputConfig::default()).then_some(output),
         })
     }
 }
 
-struct Conversation<'a> {
+struct BedrockConversation<'a> {
     endpoint: &'a Endpoint,
-    system: Vec<Text<'a>>,
-    messages: Vec<WireMessage<'a>>,
+    system: Vec<BedrockText<'a>>,
+    messages: Vec<BedrockMessage<'a>>,
     /// Whether the last message has tool results, and the next result belongs to it.
     collects_results: bool,
 }
 
-impl<'a> Conversation<'a> {
-    const fn of(endpoint: &'a Endpoint) -> Self {
+impl<'a> BedrockConversation<'a> {
+    const fn new(endpoint: &'a Endpoint) -> Self {
         Self { endpoint, system: Vec::new(), messages: Vec::new(), collects_results: false }
     }
 
@@ -262,32 +262,32 @@ impl<'a> Conversation<'a> {
                 let images = images.iter().map(image);
                 // The endpoint refuses blank texts.
                 let text = (!content.trim().is_empty() || images.len() == 0)
-                    .then_some(Block::Text(content));
-                self.push(Role::User, images.chain(text).collect());
+                    .then_some(BedrockBlock::Text(content));
+                self.push(BedrockRole::User, images.chain(text).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {
-                let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let kept = self.endpoint.state_parts(provider_state.as_ref());
                 let answered = AnsweredCalls::new(kept);
                 let pieces = pieces(content, tool_calls.len(), kept).into_iter();
                 let blocks: Vec<_> = pieces
                     .filter(|piece| !piece.is_blank())
                     .filter_map(|piece| match piece {
-                        Piece::Text(text) => Some(Block::Text(text)),
-                        Piece::Call(place) => Some(tool_use(&tool_calls[place])),
-                        Piece::Kept(part) => answered.block(part).map(Block::from),
+                        AnswerPiece::Text(text) => Some(BedrockBlock::Text(text)),
+                        AnswerPiece::Call(place) => Some(tool_use(&tool_calls[place])),
+                        AnswerPiece::Kept(part) => answered.block(part).map(BedrockBlock::from),
                     })
                     .collect();
                 if !blocks.is_empty() {
-                    self.push(Role::Assistant, blocks);
+                    self.push(BedrockRole::Assistant, blocks);
                 }
             }
             Message::Tool { tool_call_id, content, images, is_error } => {
                 // The endpoint refuses blank texts.
-                let text = (!content.trim().is_empty()).then_some(ResultPart::Text(content));
+                let text = (!content.trim().is_empty()).then_some(BedrockResultPart::Text(content));
                 // The text mentions the images.
                 let shown = if shows_images(self.endpoint.model()) { &**images } else { &[] };
-                let images = shown.iter().map(|image| ResultPart::Image(wire_image(image)));
-                self.take_result(Block::ToolResult(WireResult {
+                let images = shown.iter().map(|image| BedrockResultPart::Image(wire_image(image)));
+                self.take_result(BedrockBlock::ToolResult(BedrockToolResult {
                     tool_use_id: tool_call_id.as_str(),
                     content: text.into_iter().chain(images).collect(),
                     status: is_error.then_some("error"),
@@ -301,26 +301,28 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
-        let content = marked(content, false);
-        self.messages.push(WireMessage { role, content });
+    fn push(&mut self, role: BedrockRole, content: Vec<BedrockBlock<'a>>) {
+        let content = with_cache_mark(content, false);
+        self.messages.push(BedrockMessage { role, content });
         self.collects_results = false;
     }
 
     /// Adds a result to the message with the results of its turn: spread over several, they are refused.
-    fn take_result(&mut self, result: Block<'a>) {
+    fn take_result(&mut self, result: BedrockBlock<'a>) {
         match self.messages.last_mut() {
-            Some(message) if self.collects_results => message.content.push(Marked::Part(result)),
+            Some(message) if self.collects_results => {
+                message.content.push(MarkedPart::Part(result))
+            }
             Some(_) | None => {
-                let content = marked([result], false);
-                self.messages.push(WireMessage { role: Role::User, content });
+                let content = with_cache_mark([result], false);
+                self.messages.push(BedrockMessage { role: BedrockRole::User, content });
                 self.collects_results = true;
             }
         }
     }
 }
 
-impl From<KeptBlock> for Block<'_> {
+impl From<KeptBlock> for BedrockBlock<'_> {
     fn from(kept: KeptBlock) -> Self {
         match kept {
             KeptBlock::Call(call) => Self::ServedCall(call),
@@ -337,8 +339,8 @@ fn shows_images(model: &str) -> bool {
     model.contains("anthropic.claude") || is_nova
 }
 
-fn image(image: &Image) -> Block<'_> {
-    Block::Image(wire_image(image))
+fn image(image: &Image) -> BedrockBlock<'_> {
+    BedrockBlock::Image(wire_image(image))
 }
 
 fn wire_image(image: &Image) -> WireImage<'_> {
@@ -346,40 +348,40 @@ fn wire_image(image: &Image) -> WireImage<'_> {
     WireImage { format, source: Bytes { bytes: &image.data } }
 }
 
-fn tool_use(call: &ToolCall) -> Block<'_> {
-    Block::ToolUse(WireCall {
+fn tool_use(call: &ToolCall) -> BedrockBlock<'_> {
+    BedrockBlock::ToolUse(BedrockCall {
         tool_use_id: call.id.as_str(),
         name: &call.name,
         input: sendable_arguments(&call.arguments),
     })
 }
 
-fn text(content: &str) -> Option<Text<'_>> {
-    (!content.trim().is_empty()).then_some(Text { text: content })
+fn text(content: &str) -> Option<BedrockText<'_>> {
+    (!content.trim().is_empty()).then_some(BedrockText { text: content })
 }
 
 /// Returns the schema to send; only Claude's models enforce one.
-pub(crate) fn form_of(model: &str, output: &OutputSchema) -> Option<JsonText> {
+pub(crate) fn fit_output_schema(model: &str, output: &OutputSchema) -> Option<JsonText> {
     claude_form(model, output).filter(|_| model.contains("anthropic.claude"))
 }
 
 fn text_format<'a>(model: &str, output: &'a OutputSchema) -> Option<TextFormat<'a>> {
-    let schema = form_of(model, output)?.get().to_owned();
+    let schema = fit_output_schema(model, output)?.get().to_owned();
     let json_schema = NamedSchema { name: &output.name, schema };
     Some(TextFormat { r#type: "json_schema", structure: Structure { json_schema } })
 }
 
-fn wire_choice(choice: &ToolChoice) -> Result<WireChoice<'_>, ProviderError> {
+fn wire_choice(choice: &ToolChoice) -> Result<BedrockToolChoice<'_>, ProviderError> {
     Ok(match choice {
-        ToolChoice::Auto => WireChoice::Auto {},
-        ToolChoice::Required => WireChoice::Any {},
-        ToolChoice::Tool(name) => WireChoice::Tool { name },
+        ToolChoice::Auto => BedrockToolChoice::Auto {},
+        ToolChoice::Required => BedrockToolChoice::Any {},
+        ToolChoice::Tool(name) => BedrockToolChoice::Tool { name },
         _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
     })
 }
 
-fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool {
+fn wire_tool(tool: &ToolSpec) -> BedrockTool<'_> {
+    BedrockTool {
         tool_spec: WireSpec {
             name: &tool.name,
             description: &tool.description,

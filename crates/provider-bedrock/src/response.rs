@@ -15,35 +15,35 @@ use crate::served::{CALL, RESULT};
 /// A whole response.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WireResponse {
+pub struct BedrockResponse {
     output: WireOutput,
     #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<BedrockUsage>,
 }
 
 #[derive(Deserialize)]
 struct WireOutput {
-    message: Option<AnswerMessage>,
+    message: Option<BedrockAnswerMessage>,
 }
 
 #[derive(Deserialize)]
-struct AnswerMessage {
+struct BedrockAnswerMessage {
     #[serde(deserialize_with = "lenient::or_default")]
-    content: Vec<WireBlock>,
+    content: Vec<BedrockAnswerBlock>,
 }
 
 /// A block of an answer: one of these fields, or a future one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireBlock {
+struct BedrockAnswerBlock {
     #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
     /// Text with its citations.
     citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
-    tool_use: Option<AnswerCall>,
+    tool_use: Option<BedrockAnswerCall>,
     /// The result of a tool that Bedrock ran itself.
     #[serde(default, deserialize_with = "lenient::json")]
     tool_result: Option<JsonText>,
@@ -82,7 +82,7 @@ struct ReasoningText {
 }
 
 /// A call, or its head in a stream.
-pub(crate) enum AnswerCall {
+pub(crate) enum BedrockAnswerCall {
     /// A call of one of the agent's tools.
     Own(OwnCall),
     /// A call that Bedrock itself runs, as it was received; `None` if it cannot be recorded.
@@ -101,7 +101,7 @@ pub(crate) struct OwnCall {
     kind: Option<String>,
 }
 
-impl<'de> Deserialize<'de> for AnswerCall {
+impl<'de> Deserialize<'de> for BedrockAnswerCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let call: OwnCall = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
@@ -122,7 +122,7 @@ impl OwnCall {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WireUsage {
+pub(crate) struct BedrockUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -133,7 +133,7 @@ pub(crate) struct WireUsage {
     cache_write_input_tokens: Option<u64>,
 }
 
-impl WireUsage {
+impl BedrockUsage {
     /// Applies a later, cumulative usage.
     pub(crate) fn update(&mut self, later: &Self) {
         for (count, later) in [
@@ -147,7 +147,7 @@ impl WireUsage {
     }
 
     /// Returns the billed tokens. The protocol's input excludes tokens read from and written to the cache.
-    pub(crate) fn billed(&self) -> TokenUsage {
+    pub(crate) fn billed_tokens(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_write_input_tokens.unwrap_or_default();
         TokenUsage::new(
@@ -162,11 +162,11 @@ impl WireUsage {
     }
 }
 
-impl WireResponse {
+impl BedrockResponse {
     pub(crate) fn read(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
         if let Some(usage) = self.usage {
-            draft.bill(usage.billed(), reply);
+            draft.bill(usage.billed_tokens(), reply);
         }
         let content = self.output.message.map(|message| message.content).unwrap_or_default();
         for block in content {
@@ -181,31 +181,31 @@ impl WireResponse {
     }
 }
 
-impl WireBlock {
-    fn into_part(self) -> Option<Part> {
+impl BedrockAnswerBlock {
+    fn into_part(self) -> Option<BedrockPart> {
         let Self { text, citations_content, reasoning_content, tool_use, tool_result, image: _ } =
             self;
         let cited = || {
             let cited = citations_content?.content.into_iter().map(|cited| cited.text);
-            Some(Part::Text(cited.collect()))
+            Some(BedrockPart::Text(cited.collect()))
         };
         let thinking = || {
             let WireReasoning { reasoning_text, redacted_content } = reasoning_content?;
             let (text, signature) =
                 reasoning_text.map(|it| (it.text, it.signature)).unwrap_or_default();
-            Some(Part::Thinking(Thinking { text, signature, redacted: redacted_content }))
+            Some(BedrockPart::Thinking(Thinking { text, signature, redacted: redacted_content }))
         };
         let call = || match tool_use? {
-            AnswerCall::Own(call) => Some(Part::Call(call.into_draft())),
-            AnswerCall::Served(call) => keep_field(CALL, &call?).map(Part::Served),
+            BedrockAnswerCall::Own(call) => Some(BedrockPart::Call(call.into_draft())),
+            BedrockAnswerCall::Served(call) => keep_field(CALL, &call?).map(BedrockPart::Served),
         };
-        let result = || keep_field(RESULT, &tool_result?).map(Part::Served);
-        text.map(Part::Text).or_else(cited).or_else(thinking).or_else(call).or_else(result)
+        let result = || keep_field(RESULT, &tool_result?).map(BedrockPart::Served);
+        text.map(BedrockPart::Text).or_else(cited).or_else(thinking).or_else(call).or_else(result)
     }
 }
 
 /// A complete part of an answer.
-pub(crate) enum Part {
+pub(crate) enum BedrockPart {
     Text(String),
     Thinking(Thinking),
     Call(CallDraft),
@@ -228,7 +228,7 @@ impl Thinking {
     }
 
     /// Returns the reasoning to send back with the calls that it led to.
-    fn kept(&self) -> Option<Value> {
+    fn to_wire_value(&self) -> Option<Value> {
         match (&self.redacted, &self.signature) {
             (Some(content), _) => Some(json!({ "redactedContent": content })),
             (None, Some(signature)) => {
@@ -240,13 +240,13 @@ impl Thinking {
     }
 }
 
-impl Part {
+impl BedrockPart {
     pub(crate) fn add_to(self, draft: &mut Draft) {
         match self {
             Self::Text(text) => draft.text.push_str(&text),
             Self::Thinking(thinking) => {
                 draft.thinking.push_str(&thinking.text);
-                if let Some(data) = thinking.kept() {
+                if let Some(data) = thinking.to_wire_value() {
                     draft.keep(&data);
                 }
             }

@@ -61,10 +61,10 @@ impl StreamedBlock {
             fields
                 .insert("input".to_owned(), input.unwrap_or_else(|| serde_json::json!({}).into()));
         } else {
-            let content = JsonText::of(&join_texts(self.content)).ok()?;
+            let content = JsonText::from_value(&join_texts(self.content)).ok()?;
             fields.insert("content".to_owned(), content);
         }
-        keep_field(self.field, &JsonText::of(&fields).ok()?)
+        keep_field(self.field, &JsonText::from_value(&fields).ok()?)
     }
 }
 

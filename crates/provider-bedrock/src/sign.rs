@@ -6,7 +6,7 @@ use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
 use backstop_provider::ProviderError;
-use backstop_provider_http::{ApiKey, ConfigError, Sign, Unsigned};
+use backstop_provider_http::{ApiKey, ProviderConfigError, Sign, Unsigned};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -50,7 +50,7 @@ impl AwsCredentials {
     /// # Errors
     ///
     /// As [`ApiKey::from_env`].
-    pub fn from_env() -> Result<Self, ConfigError> {
+    pub fn from_env() -> Result<Self, ProviderConfigError> {
         let credentials = Self::new(
             ApiKey::from_env(ACCESS_KEY_VARIABLE)?,
             ApiKey::from_env(SECRET_KEY_VARIABLE)?,
@@ -58,7 +58,9 @@ impl AwsCredentials {
         match ApiKey::from_env(SESSION_TOKEN_VARIABLE) {
             Ok(token) => Ok(credentials.session_token(token)),
             // Many shells and CI systems set unused variables to nothing.
-            Err(ConfigError::MissingKey { .. } | ConfigError::EmptyKey { .. }) => Ok(credentials),
+            Err(ProviderConfigError::MissingKey { .. } | ProviderConfigError::EmptyKey { .. }) => {
+                Ok(credentials)
+            }
             Err(error) => Err(error),
         }
     }
@@ -69,9 +71,9 @@ impl AwsCredentials {
     }
 
     /// Refuses credentials that no header can carry.
-    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self) -> Result<(), ProviderConfigError> {
         for sent in std::iter::once(&self.access_key_id).chain(&self.session_token) {
-            HeaderValue::from_str(sent.reveal()).map_err(|_| ConfigError::InvalidKey)?;
+            HeaderValue::from_str(sent.reveal()).map_err(|_| ProviderConfigError::InvalidKey)?;
         }
         Ok(())
     }

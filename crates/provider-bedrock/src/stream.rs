@@ -9,7 +9,7 @@ use layer0::JsonText;
 use serde::Deserialize;
 
 use crate::frames::Frame;
-use crate::response::{AnswerCall, Part, Thinking, WireUsage, finish};
+use crate::response::{BedrockAnswerCall, BedrockPart, BedrockUsage, Thinking, finish};
 use crate::served::{CALL, RESULT, StreamedBlock};
 
 #[derive(Deserialize)]
@@ -18,14 +18,14 @@ struct BlockStart {
     #[serde(default, deserialize_with = "lenient::index")]
     content_block_index: u64,
     #[serde(default)]
-    start: Start,
+    start: BlockStartContent,
 }
 
 /// The start of a block; blocks of text and reasoning start with their first piece.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Start {
-    tool_use: Option<AnswerCall>,
+struct BlockStartContent {
+    tool_use: Option<BedrockAnswerCall>,
     /// The result of a tool that Bedrock ran itself.
     #[serde(default, deserialize_with = "lenient::json")]
     tool_result: Option<JsonText>,
@@ -33,16 +33,16 @@ struct Start {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BlockDelta {
+struct BedrockBlockDelta {
     #[serde(default, deserialize_with = "lenient::index")]
     content_block_index: u64,
-    delta: Delta,
+    delta: BedrockDelta,
 }
 
 /// A piece of a block: one of these fields, or a future one.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Delta {
+struct BedrockDelta {
     #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
     reasoning_content: Option<ReasoningDelta>,
@@ -80,7 +80,7 @@ struct MessageStop {
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<BedrockUsage>,
 }
 
 /// An answer assembled from events. It ends with `messageStop`, and the usage follows it.
@@ -88,14 +88,14 @@ struct Metadata {
 pub struct ConverseStream {
     /// The tokens billed so far; the blocks are added at the end.
     draft: Draft,
-    usage: WireUsage,
-    blocks: BTreeMap<u64, OpenBlock>,
+    usage: BedrockUsage,
+    blocks: BTreeMap<u64, BedrockOpenBlock>,
     stop: Option<MessageStop>,
     /// Whether the metadata was received, with or without a usage.
     is_billed: bool,
 }
 
-enum OpenBlock {
+enum BedrockOpenBlock {
     Text(String),
     Thinking(Thinking),
     /// A call, whose arguments are received as text.
@@ -123,7 +123,7 @@ impl Stream for ConverseStream {
                 let metadata: Metadata = reply.decode(&payload)?;
                 if let Some(usage) = metadata.usage {
                     self.usage.update(&usage);
-                    self.draft.bill(self.usage.billed(), reply);
+                    self.draft.bill(self.usage.billed_tokens(), reply);
                 }
                 self.is_billed = true;
                 true
@@ -139,7 +139,8 @@ impl Stream for ConverseStream {
     }
 
     fn held_bytes(&self) -> usize {
-        let blocks = self.blocks.values().map(|block| size_of::<OpenBlock>() + block.held_bytes());
+        let blocks =
+            self.blocks.values().map(|block| size_of::<BedrockOpenBlock>() + block.held_bytes());
         self.draft.held_bytes() + blocks.sum::<usize>()
     }
 
@@ -150,13 +151,15 @@ impl Stream for ConverseStream {
         let mut draft = self.draft;
         for open in self.blocks.into_values() {
             let part = match open {
-                OpenBlock::Text(text) => Part::Text(text),
-                OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
-                OpenBlock::Call(call) => Part::Call(call),
-                OpenBlock::Served(block) => match block.and_then(StreamedBlock::into_block) {
-                    Some(block) => Part::Served(block),
-                    None => continue,
-                },
+                BedrockOpenBlock::Text(text) => BedrockPart::Text(text),
+                BedrockOpenBlock::Thinking(thinking) => BedrockPart::Thinking(thinking),
+                BedrockOpenBlock::Call(call) => BedrockPart::Call(call),
+                BedrockOpenBlock::Served(block) => {
+                    match block.and_then(StreamedBlock::into_block) {
+                        Some(block) => BedrockPart::Served(block),
+                        None => continue,
+                    }
+                }
             };
             part.add_to(&mut draft);
         }
@@ -167,33 +170,33 @@ impl Stream for ConverseStream {
 impl ConverseStream {
     /// Begins a block; returns whether it was new.
     fn begin(&mut self, event: BlockStart) -> bool {
-        let Start { tool_use, tool_result } = event.start;
+        let BlockStartContent { tool_use, tool_result } = event.start;
         let block = match (tool_use, tool_result) {
-            (Some(AnswerCall::Own(call)), _) => OpenBlock::Call(call.into_draft()),
-            (Some(AnswerCall::Served(head)), _) => {
-                OpenBlock::Served(head.map(|head| StreamedBlock::new(CALL, head)))
+            (Some(BedrockAnswerCall::Own(call)), _) => BedrockOpenBlock::Call(call.into_draft()),
+            (Some(BedrockAnswerCall::Served(head)), _) => {
+                BedrockOpenBlock::Served(head.map(|head| StreamedBlock::new(CALL, head)))
             }
-            (None, Some(head)) => OpenBlock::Served(Some(StreamedBlock::new(RESULT, head))),
+            (None, Some(head)) => BedrockOpenBlock::Served(Some(StreamedBlock::new(RESULT, head))),
             (None, None) => return true,
         };
         self.blocks.insert(event.content_block_index, block).is_none()
     }
 
     /// Adds a piece to its block; returns whether the block accepts it.
-    fn add(&mut self, event: BlockDelta, reply: &Reply<'_>) -> bool {
-        let Delta { text, reasoning_content, tool_use, tool_result } = event.delta;
+    fn add(&mut self, event: BedrockBlockDelta, reply: &Reply<'_>) -> bool {
+        let BedrockDelta { text, reasoning_content, tool_use, tool_result } = event.delta;
         let index = event.content_block_index;
         if let Some(piece) = text {
-            let block = self.blocks.entry(index).or_insert(OpenBlock::Text(String::new()));
-            let OpenBlock::Text(text) = block else { return false };
+            let block = self.blocks.entry(index).or_insert(BedrockOpenBlock::Text(String::new()));
+            let BedrockOpenBlock::Text(text) = block else { return false };
             text.push_str(&piece);
             reply.tell_text(&piece);
         }
         if let Some(ReasoningDelta { text: piece, signature, redacted_content }) = reasoning_content
         {
             let block =
-                self.blocks.entry(index).or_insert(OpenBlock::Thinking(Thinking::default()));
-            let OpenBlock::Thinking(thinking) = block else { return false };
+                self.blocks.entry(index).or_insert(BedrockOpenBlock::Thinking(Thinking::default()));
+            let BedrockOpenBlock::Thinking(thinking) = block else { return false };
             thinking.text.push_str(&piece);
             append(&mut thinking.signature, signature.as_deref());
             append(&mut thinking.redacted, redacted_content.as_deref());
@@ -201,14 +204,16 @@ impl ConverseStream {
         }
         if let Some(CallDelta { input: piece }) = tool_use {
             match self.blocks.get_mut(&index) {
-                Some(OpenBlock::Call(call)) => call.push(&piece),
-                Some(OpenBlock::Served(block)) => {
+                Some(BedrockOpenBlock::Call(call)) => call.push(&piece),
+                Some(BedrockOpenBlock::Served(block)) => {
                     block.iter_mut().for_each(|block| block.push_input(&piece));
                 }
-                Some(OpenBlock::Text(_) | OpenBlock::Thinking(_)) | None => return false,
+                Some(BedrockOpenBlock::Text(_) | BedrockOpenBlock::Thinking(_)) | None => {
+                    return false;
+                }
             }
         }
-        if let (Some(pieces), Some(OpenBlock::Served(Some(block)))) =
+        if let (Some(pieces), Some(BedrockOpenBlock::Served(Some(block)))) =
             (tool_result, self.blocks.get_mut(&index))
         {
             block.push_content(pieces);
@@ -217,7 +222,7 @@ impl ConverseStream {
     }
 }
 
-impl OpenBlock {
+impl BedrockOpenBlock {
     fn held_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),

@@ -4,14 +4,14 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply,
-    Row, Stream, Turns,
+    Accepts, Endpoint, Events, FailureRule, HttpProvider, HttpProviderBuilder, MessageOrder,
+    Protocol, ProviderConfigError, Reply, Stream,
 };
 use serde::Serialize;
 
 use crate::classify::ROWS;
 use crate::request::{GenerateRequest, RequestSettings};
-use crate::response::WireResponse;
+use crate::response::GeminiResponse;
 use crate::stream::GenerateStream;
 
 /// The base URL of Google itself.
@@ -70,19 +70,19 @@ impl GenerateContent {
 impl Protocol for GenerateContent {
     const NAME: &'static str = "gemini";
     const KEY_VARIABLE: &'static str = KEY_VARIABLE;
-    const ROWS: &'static [Row] = ROWS;
+    const ROWS: &'static [FailureRule] = ROWS;
     const KEY_HEADER: (&'static str, &'static str) = ("x-goog-api-key", "");
     type Framing = Events;
-    type Response = WireResponse;
+    type Response = GeminiResponse;
     type Stream = GenerateStream;
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
         Ok(BASE_URL.into())
     }
 
     fn path(&self, model: &str, is_streamed: bool) -> String {
         let call = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        format!("/{}:{call}", resource_of(model))
+        format!("/{}:{call}", model_resource(model))
     }
 
     /// <https://ai.google.dev/api/generate-content#generationconfig>
@@ -92,14 +92,14 @@ impl Protocol for GenerateContent {
             .top_p(true)
             .stop(5)
             .seeds(seeds)
-            .efforts(RequestSettings::of(endpoint.model(), false).efforts())
+            .efforts(RequestSettings::for_model(endpoint.model(), false).efforts())
             .tool_choice(true)
     }
 
     /// <https://ai.google.dev/gemini-api/docs/structured-output>
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
-        let settings = RequestSettings::of(endpoint.model(), self.includes_thoughts);
-        match settings.form_of(request) {
+        let settings = RequestSettings::for_model(endpoint.model(), self.includes_thoughts);
+        match settings.fit_output_schema(request) {
             Some(_) => OutputSupport::Constrained,
             None => OutputSupport::Prompt,
         }
@@ -107,7 +107,7 @@ impl Protocol for GenerateContent {
 
     /// The endpoint's message is "Please ensure that multiturn requests alternate between user and model."
     fn accepts(&self, _: &Endpoint) -> Accepts {
-        Accepts::everything().turns(Turns::Alternate)
+        Accepts::everything().turns(MessageOrder::Alternate)
     }
 
     fn request<'a>(
@@ -116,13 +116,13 @@ impl Protocol for GenerateContent {
         request: &'a ModelRequest,
         _is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError> {
-        let settings = RequestSettings::of(endpoint.model(), self.includes_thoughts);
+        let settings = RequestSettings::for_model(endpoint.model(), self.includes_thoughts);
         GenerateRequest::new(endpoint, request, settings)
     }
 
     fn response(
         &self,
-        response: WireResponse,
+        response: GeminiResponse,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut stream = GenerateStream::default();
@@ -136,7 +136,7 @@ impl Protocol for GenerateContent {
 }
 
 /// Returns the model as a part of a URL. A model without a collection belongs to `models`.
-fn resource_of(model: &str) -> String {
+fn model_resource(model: &str) -> String {
     let mut resource = if model.contains('/') { String::new() } else { "models/".to_owned() };
     for byte in model.bytes() {
         match byte {

@@ -9,7 +9,7 @@
 //! use backstop_provider_gemini::Gemini;
 //!
 //! let provider = Gemini::new("gemini-2.5-flash").api_key("from a vault").build()?;
-//! # Ok::<(), backstop_provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 //! ```
 
 mod classify;

@@ -68,7 +68,7 @@ impl PartialArguments {
 
     /// Returns the arguments as a JSON string with their text, as other protocols send them.
     pub(crate) fn into_text(self) -> String {
-        quoted(&self.into_json())
+        quote_json(&self.into_json())
     }
 
     /// Returns the arguments as JSON. Pieces without a place are appended, which makes it invalid.
@@ -110,7 +110,7 @@ impl Node {
             if rest.is_empty() {
                 return Some(node);
             }
-            let (step, behind) = Step::read(rest)?;
+            let (step, behind) = PathStep::read(rest)?;
             node = node.child(step)?;
             rest = behind;
         }
@@ -118,9 +118,9 @@ impl Node {
     }
 
     /// Returns the node of a step; `None` if there is none, or if there would be too many.
-    fn child(&mut self, step: Step<'_>) -> Option<&mut Self> {
+    fn child(&mut self, step: PathStep<'_>) -> Option<&mut Self> {
         match step {
-            Step::Field(name) => {
+            PathStep::Field(name) => {
                 if matches!(self, Self::Empty) {
                     *self = Self::Fields(Vec::new());
                 }
@@ -132,7 +132,7 @@ impl Node {
                 }
                 fields.get_mut(at).map(|(_, node)| node)
             }
-            Step::Item(at) => {
+            PathStep::Item(at) => {
                 if matches!(self, Self::Empty) {
                     *self = Self::Items(Vec::new());
                 }
@@ -149,12 +149,12 @@ impl Node {
         match self {
             Self::Empty => json.push_str("null"),
             Self::Json(value) => json.push_str(value),
-            Self::Text(text) => json.push_str(&quoted(text)),
+            Self::Text(text) => json.push_str(&quote_json(text)),
             Self::Fields(fields) => {
                 json.push('{');
                 for (at, (name, node)) in fields.iter().enumerate() {
                     json.push_str(if at > 0 { "," } else { "" });
-                    json.push_str(&quoted(name));
+                    json.push_str(&quote_json(name));
                     json.push(':');
                     node.write(json);
                 }
@@ -172,17 +172,17 @@ impl Node {
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote_json(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// One step of a path.
-enum Step<'a> {
+enum PathStep<'a> {
     Field(&'a str),
     Item(usize),
 }
 
-impl<'a> Step<'a> {
+impl<'a> PathStep<'a> {
     /// Reads the first step of a path; returns the rest of the path with it.
     fn read(path: &'a str) -> Option<(Self, &'a str)> {
         if let Some(name) = path.strip_prefix('.') {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, Subset, pieces, sendable_arguments};
+use backstop_provider_http::{AnswerPiece, Endpoint, Subset, pieces, sendable_arguments};
 use layer0::message::{Image, Message, StatePart, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::response::{Signed, is_served};
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The supported keywords: <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
-const SUBSET: Subset = Subset::of(&[
+const SUBSET: Subset = Subset::new(&[
     "$defs",
     "$ref",
     "additionalProperties",
@@ -58,14 +58,14 @@ pub(crate) struct RequestSettings {
 }
 
 impl RequestSettings {
-    pub(crate) fn of(model: &str, includes_thoughts: bool) -> Self {
+    pub(crate) fn for_model(model: &str, includes_thoughts: bool) -> Self {
         let is_older = ["gemini-1", "gemini-2", "gemma"].iter().any(|older| model.contains(older));
         Self { includes_thoughts, is_older }
     }
 
     /// Returns the schema of the answer to send. Models before Gemini 3 refuse a schema in a
     /// request with tools.
-    pub(crate) fn form_of(self, request: &ModelRequest) -> Option<JsonText> {
+    pub(crate) fn fit_output_schema(self, request: &ModelRequest) -> Option<JsonText> {
         let is_taken = !self.is_older || request.tools.is_empty();
         let output = request.output.as_ref().filter(|_| is_taken)?;
         SUBSET.fit(&output.schema.value())
@@ -86,34 +86,34 @@ pub(crate) struct GenerateRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTools<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_config: Option<ToolConfig<'a>>,
+    tool_config: Option<GeminiToolConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     generation_config: Option<GenerationConfig<'a>>,
 }
 
 #[derive(Serialize)]
 struct Instruction<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
 struct Content<'a> {
-    role: Role,
-    parts: Vec<Part<'a>>,
+    role: GeminiRole,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum GeminiRole {
     Model,
     User,
 }
 
 #[derive(Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-enum Part<'a> {
+enum GeminiPart<'a> {
     Call {
-        function_call: WireCall<'a>,
+        function_call: GeminiCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         thought_signature: Option<Cow<'static, str>>,
     },
@@ -121,7 +121,7 @@ enum Part<'a> {
         inline_data: InlineData<'a>,
     },
     Result {
-        function_response: WireResult<'a>,
+        function_response: GeminiToolResult<'a>,
     },
     /// A part of a tool that runs at Google, as it was received.
     Kept(JsonText),
@@ -132,7 +132,7 @@ enum Part<'a> {
     },
 }
 
-impl<'a> Part<'a> {
+impl<'a> GeminiPart<'a> {
     const fn text(text: &'a str) -> Self {
         Self::Text { text, thought_signature: None }
     }
@@ -146,7 +146,7 @@ struct InlineData<'a> {
 }
 
 #[derive(Serialize)]
-struct WireCall<'a> {
+struct GeminiCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
@@ -156,24 +156,24 @@ struct WireCall<'a> {
 /// An image of a tool.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ResultPart<'a> {
+struct GeminiResultPart<'a> {
     inline_data: InlineData<'a>,
 }
 
 #[derive(Serialize)]
-struct WireResult<'a> {
+struct GeminiToolResult<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
-    response: Outcome<'a>,
+    response: GeminiOutcome<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<ResultPart<'a>>,
+    parts: Vec<GeminiResultPart<'a>>,
 }
 
 /// The keys that distinguish an output from a failure in the protocol.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome<'a> {
+enum GeminiOutcome<'a> {
     Error(&'a str),
     Output(&'a str),
 }
@@ -194,7 +194,7 @@ struct Declaration<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolConfig<'a> {
+struct GeminiToolConfig<'a> {
     function_calling_config: CallingConfig<'a>,
 }
 
@@ -239,8 +239,8 @@ struct ThinkingConfig {
 }
 
 impl ThinkingConfig {
-    fn of(settings: RequestSettings, effort: Option<ReasoningEffort>) -> Self {
-        let budget = effort.filter(|_| settings.is_older).map(budget_of);
+    fn new(settings: RequestSettings, effort: Option<ReasoningEffort>) -> Self {
+        let budget = effort.filter(|_| settings.is_older).map(thinking_budget);
         Self {
             include_thoughts: settings.includes_thoughts.then_some(true),
             thinking_level: effort.filter(|_| !settings.is_older),
@@ -251,7 +251,7 @@ impl ThinkingConfig {
 
 /// Returns the tokens of thinking for an effort, for models that count them, with Google's own
 /// mapping: <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-const fn budget_of(effort: ReasoningEffort) -> u32 {
+const fn thinking_budget(effort: ReasoningEffort) -> u32 {
     match effort {
         ReasoningEffort::None => 0,
         ReasoningEffort::Minimal | ReasoningEffort::Low => 1_024,
@@ -266,13 +266,13 @@ impl<'a> GenerateRequest<'a> {
         request: &'a ModelRequest,
         settings: RequestSettings,
     ) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::new(endpoint, settings);
+        let mut conversation = GeminiConversation::new(endpoint, settings);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
         let asked = &request.settings;
-        let thinking = ThinkingConfig::of(settings, asked.reasoning_effort);
-        let form = settings.form_of(request);
+        let thinking = ThinkingConfig::new(settings, asked.reasoning_effort);
+        let form = settings.fit_output_schema(request);
         let config = GenerationConfig {
             max_output_tokens: asked.max_output_tokens,
             temperature: asked.temperature,
@@ -298,10 +298,10 @@ impl<'a> GenerateRequest<'a> {
     }
 }
 
-struct Conversation<'a> {
+struct GeminiConversation<'a> {
     endpoint: &'a Endpoint,
     settings: RequestSettings,
-    system: Vec<Part<'a>>,
+    system: Vec<GeminiPart<'a>>,
     contents: Vec<Content<'a>>,
     /// The name of the tool of each call: the protocol identifies results by name.
     names: BTreeMap<&'a str, &'a str>,
@@ -309,7 +309,7 @@ struct Conversation<'a> {
     collects_results: bool,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> GeminiConversation<'a> {
     const fn new(endpoint: &'a Endpoint, settings: RequestSettings) -> Self {
         Self {
             endpoint,
@@ -325,16 +325,17 @@ impl<'a> Conversation<'a> {
         match message {
             // The endpoint refuses empty parts.
             Message::System { content } => {
-                self.system.extend((!content.trim().is_empty()).then(|| Part::text(content)));
+                self.system.extend((!content.trim().is_empty()).then(|| GeminiPart::text(content)));
             }
             Message::User { content, images } => {
                 let images = images.iter().map(image);
                 // The endpoint refuses empty parts.
-                let text = (!content.is_empty() || images.len() == 0).then(|| Part::text(content));
-                self.push(Role::User, images.chain(text).collect());
+                let text =
+                    (!content.is_empty() || images.len() == 0).then(|| GeminiPart::text(content));
+                self.push(GeminiRole::User, images.chain(text).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {
-                let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let kept = self.endpoint.state_parts(provider_state.as_ref());
                 let mut text_signature = signature(kept, Signed::Text, 0);
                 let mut parts = Vec::with_capacity(tool_calls.len() + 1);
                 // Signatures are sent back with their text or call, and have no place of their own.
@@ -342,19 +343,19 @@ impl<'a> Conversation<'a> {
                 let served: Vec<StatePart> = served.collect();
                 for piece in pieces(content, tool_calls.len(), &served) {
                     match piece {
-                        Piece::Text(text) => {
+                        AnswerPiece::Text(text) => {
                             let thought_signature = text_signature.take();
-                            parts.push(Part::Text { text, thought_signature });
+                            parts.push(GeminiPart::Text { text, thought_signature });
                         }
-                        Piece::Call(at) => {
+                        AnswerPiece::Call(at) => {
                             let signature = signature(kept, Signed::Call, at);
                             parts.push(self.call(at, &tool_calls[at], signature));
                         }
-                        Piece::Kept(part) => parts.push(Part::Kept(part)),
+                        AnswerPiece::Kept(part) => parts.push(GeminiPart::Kept(part)),
                     }
                 }
                 if !parts.is_empty() {
-                    self.push(Role::Model, parts);
+                    self.push(GeminiRole::Model, parts);
                 }
                 let names = tool_calls.iter().map(|call| (call.id.as_str(), &*call.name));
                 self.names.extend(names);
@@ -375,18 +376,18 @@ impl<'a> Conversation<'a> {
         at: usize,
         call: &'a ToolCall,
         signature: Option<Cow<'static, str>>,
-    ) -> Part<'a> {
+    ) -> GeminiPart<'a> {
         let id = sendable_id(call.id.as_str());
         let args = sendable_arguments(&call.arguments);
-        Part::Call {
-            function_call: WireCall { id, name: &call.name, args },
+        GeminiPart::Call {
+            function_call: GeminiCall { id, name: &call.name, args },
             // Of parallel calls, only the first has a signature.
             thought_signature: signature
                 .or((!self.settings.is_older && at == 0).then_some(NO_SIGNATURE.into())),
         }
     }
 
-    fn push(&mut self, role: Role, parts: Vec<Part<'a>>) {
+    fn push(&mut self, role: GeminiRole, parts: Vec<GeminiPart<'a>>) {
         self.collects_results = false;
         self.contents.push(Content { role, parts });
     }
@@ -396,26 +397,31 @@ impl<'a> Conversation<'a> {
         let Some(name) = self.names.get(id).copied() else {
             // A result without its call in the conversation is refused, so it becomes text.
             let images = images.iter().map(image);
-            return self.push(Role::User, images.chain([Part::text(content)]).collect());
+            return self
+                .push(GeminiRole::User, images.chain([GeminiPart::text(content)]).collect());
         };
         // Models before Gemini 3 accept no images in a result; its text mentions them.
         let taken = if self.settings.is_older { &[] } else { images };
-        let parts = taken.iter().map(|image| ResultPart { inline_data: inline(image) }).collect();
-        let response = if is_error { Outcome::Error(content) } else { Outcome::Output(content) };
+        let parts =
+            taken.iter().map(|image| GeminiResultPart { inline_data: inline(image) }).collect();
+        let response =
+            if is_error { GeminiOutcome::Error(content) } else { GeminiOutcome::Output(content) };
         let id = sendable_id(id);
-        let result = Part::Result { function_response: WireResult { id, name, response, parts } };
+        let result = GeminiPart::Result {
+            function_response: GeminiToolResult { id, name, response, parts },
+        };
         match self.contents.last_mut() {
             Some(last) if self.collects_results => last.parts.push(result),
             Some(_) | None => {
-                self.push(Role::User, vec![result]);
+                self.push(GeminiRole::User, vec![result]);
                 self.collects_results = true;
             }
         }
     }
 }
 
-fn image(image: &Image) -> Part<'_> {
-    Part::Image { inline_data: inline(image) }
+fn image(image: &Image) -> GeminiPart<'_> {
+    GeminiPart::Image { inline_data: inline(image) }
 }
 
 fn inline(image: &Image) -> InlineData<'_> {
@@ -434,7 +440,7 @@ fn sendable_id(id: &str) -> Option<&str> {
     (!id.is_empty() && !id.starts_with('~')).then_some(id)
 }
 
-fn tool_config(choice: &ToolChoice) -> Result<ToolConfig<'_>, ProviderError> {
+fn tool_config(choice: &ToolChoice) -> Result<GeminiToolConfig<'_>, ProviderError> {
     let (mode, name) = match choice {
         ToolChoice::Auto => ("AUTO", None),
         ToolChoice::None => ("NONE", None),
@@ -442,7 +448,9 @@ fn tool_config(choice: &ToolChoice) -> Result<ToolConfig<'_>, ProviderError> {
         ToolChoice::Tool(name) => ("ANY", Some([&**name])),
         _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
     };
-    Ok(ToolConfig { function_calling_config: CallingConfig { mode, allowed_function_names: name } })
+    Ok(GeminiToolConfig {
+        function_calling_config: CallingConfig { mode, allowed_function_names: name },
+    })
 }
 
 fn declaration(tool: &ToolSpec) -> Declaration<'_> {

@@ -16,25 +16,25 @@ const SERVED: [&str; 4] = ["executableCode", "codeExecutionResult", "toolCall", 
 /// A response, or a piece of one: a stream has the same form.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct WireResponse {
-    pub(crate) candidates: Option<Vec<Candidate>>,
+pub struct GeminiResponse {
+    pub(crate) candidates: Option<Vec<GeminiCandidate>>,
     pub(crate) prompt_feedback: Option<PromptFeedback>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    pub(crate) usage_metadata: Option<WireUsage>,
+    pub(crate) usage_metadata: Option<GeminiUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Candidate {
+pub(crate) struct GeminiCandidate {
     #[serde(default, deserialize_with = "lenient::count")]
     pub(crate) index: Option<u64>,
-    pub(crate) content: Option<AnswerContent>,
+    pub(crate) content: Option<GeminiAnswerContent>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct AnswerContent {
+pub(crate) struct GeminiAnswerContent {
     pub(crate) parts: Option<Vec<AnswerPart>>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct AnswerPart {
     pub(crate) text: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     pub(crate) thought: Option<bool>,
-    pub(crate) function_call: Option<AnswerCall>,
+    pub(crate) function_call: Option<GeminiAnswerCall>,
     /// Data other than text, such as an image.
     pub(crate) inline_data: Option<AnswerData>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -63,7 +63,7 @@ pub(crate) struct AnswerPart {
 
 impl AnswerPart {
     /// Returns a part of a tool that runs at Google, in the form sent back; `None` for any other part.
-    pub(crate) fn served(&self) -> Option<JsonText> {
+    pub(crate) fn to_served_part(&self) -> Option<JsonText> {
         let signature = self.thought_signature.as_deref().map(JsonText::string);
         let Self { executable_code, code_execution_result, tool_call, tool_response, .. } = self;
         let values = [executable_code, code_execution_result, tool_call, tool_response];
@@ -76,7 +76,7 @@ impl AnswerPart {
         fields.extend(signature.map(|signature| ("thoughtSignature", signature)));
         let is_thought = self.thought.filter(|is_thought| *is_thought);
         fields.extend(is_thought.map(|yes| ("thought", Value::Bool(yes).into())));
-        JsonText::of(&fields).ok()
+        JsonText::from_value(&fields).ok()
     }
 }
 
@@ -113,7 +113,7 @@ impl Signed {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct AnswerCall {
+pub(crate) struct GeminiAnswerCall {
     /// Omitted by most models.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) id: Option<String>,
@@ -139,7 +139,7 @@ pub(crate) struct PromptFeedback {
 /// The token counts of the answer so far, which are part of each piece.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WireUsage {
+pub(crate) struct GeminiUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
     /// The tokens that the results of Google's own tools added to the prompt.
@@ -155,10 +155,10 @@ pub(crate) struct WireUsage {
     total_token_count: Option<u64>,
 }
 
-impl WireUsage {
+impl GeminiUsage {
     /// Returns the billed tokens. The protocol includes cached tokens, and counts thoughts
     /// separately. A piece may omit a count that is included in its total.
-    fn billed(&self) -> TokenUsage {
+    fn billed_tokens(&self) -> TokenUsage {
         let [prompt, tools, said, thought] = [
             self.prompt_token_count,
             self.tool_use_prompt_token_count,
@@ -175,8 +175,8 @@ impl WireUsage {
 }
 
 /// Returns the billed tokens after a later piece; counts that it omits are unchanged.
-pub(crate) fn update_billed(earlier: TokenUsage, later: &WireUsage) -> TokenUsage {
-    let later = later.billed();
+pub(crate) fn update_billed(earlier: TokenUsage, later: &GeminiUsage) -> TokenUsage {
+    let later = later.billed_tokens();
     let newer = |earlier, later| if later > 0 { later } else { earlier };
     TokenUsage::new(
         newer(earlier.input_tokens, later.input_tokens),

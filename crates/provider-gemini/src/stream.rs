@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream};
+use backstop_provider_http::{CallDraft, Draft, Reply, SseEvent, Stream};
 use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::partial::PartialArguments;
 use crate::response::{
-    AnswerCall, AnswerPart, PromptFeedback, Signed, WireResponse, update_billed,
+    AnswerPart, GeminiAnswerCall, GeminiResponse, PromptFeedback, Signed, update_billed,
 };
 
 /// An answer assembled from pieces. The protocol has no end marker but a finish reason, which some
@@ -26,9 +26,13 @@ pub struct GenerateStream {
 }
 
 impl Stream for GenerateStream {
-    type Frame = Event;
+    type Frame = SseEvent;
 
-    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+    fn take(
+        &mut self,
+        event: SseEvent,
+        reply: &Reply<'_>,
+    ) -> Result<ControlFlow<()>, ProviderError> {
         self.add(reply.decode(event.data.as_bytes())?, reply)?;
         Ok(ControlFlow::Continue(()))
     }
@@ -62,14 +66,15 @@ impl GenerateStream {
     /// Adds a whole response, or the next piece of one.
     pub(crate) fn add(
         &mut self,
-        response: WireResponse,
+        response: GeminiResponse,
         reply: &Reply<'_>,
     ) -> Result<(), ProviderError> {
         if let Some(usage) = response.usage_metadata {
             self.usage = update_billed(self.usage, &usage);
             self.draft.bill(self.usage, reply);
         }
-        if let Some(error) = response.prompt_feedback.and_then(|it| blocked(it, reply)) {
+        if let Some(error) = response.prompt_feedback.and_then(|it| blocked_prompt_error(it, reply))
+        {
             return Err(error);
         }
         // Further candidates are only sent on request.
@@ -86,7 +91,7 @@ impl GenerateStream {
 
     fn push(&mut self, part: AnswerPart, reply: &Reply<'_>) -> Result<(), ProviderError> {
         let draft = &mut self.draft;
-        if let Some(served) = part.served() {
+        if let Some(served) = part.to_served_part() {
             draft.keep_text(served);
             return Ok(());
         }
@@ -115,7 +120,11 @@ impl GenerateStream {
     }
 
     /// Adds a call, or a piece of the last one, which has no name.
-    fn take_call(&mut self, call: AnswerCall, reply: &Reply<'_>) -> Result<(), ProviderError> {
+    fn take_call(
+        &mut self,
+        call: GeminiAnswerCall,
+        reply: &Reply<'_>,
+    ) -> Result<(), ProviderError> {
         let states_nothing = call.args.is_none() && call.partial_args.is_none();
         if !call.name.is_empty() {
             self.end_call();
@@ -151,7 +160,7 @@ impl GenerateStream {
 }
 
 /// Classifies a blocked prompt by the table, like any other failure.
-fn blocked(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError> {
+fn blocked_prompt_error(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError> {
     let reason = feedback.block_reason?;
     let message = match feedback.block_reason_message {
         Some(message) => format!("the prompt was blocked: `{reason}`: {message}"),

@@ -10,7 +10,7 @@ use layer0::ToolSpec;
 use layer0::message::Transcript;
 
 pub use call_ids::CallIds;
-pub use turns::Turns;
+pub use turns::MessageOrder;
 
 pub(crate) use call_ids::fit_call_ids;
 pub(crate) use input_schema::{KeyAliases, fit_tool};
@@ -25,10 +25,10 @@ pub(crate) use turns::fit_turns;
 /// The arguments of a call are validated against the tool's own schema before it runs.
 ///
 /// ```
-/// use backstop_provider_http::{Accepts, CallIds, Turns};
+/// use backstop_provider_http::{Accepts, CallIds, MessageOrder};
 ///
 /// // Ids of nine letters and digits, and a `user` message only behind one of the assistant.
-/// const MISTRAL: Accepts = Accepts::everything().call_ids(CallIds::exactly(9)).turns(Turns::Alternate);
+/// const MISTRAL: Accepts = Accepts::everything().call_ids(CallIds::exactly(9)).turns(MessageOrder::Alternate);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub struct Accepts {
     /// Accepted ids of tool calls.
     pub call_ids: CallIds,
     /// Accepted order of messages.
-    pub turns: Turns,
+    pub turns: MessageOrder,
     /// Whether property names of a tool's input may only have letters, digits, `_`, `.` and `-`.
     pub plain_keys: bool,
     /// Whether a conversation with tool calls is refused without the definitions of the called tools.
@@ -49,7 +49,7 @@ impl Accepts {
     pub const fn everything() -> Self {
         Self {
             call_ids: CallIds::any(),
-            turns: Turns::Free,
+            turns: MessageOrder::Free,
             plain_keys: false,
             needs_called_tools: false,
         }
@@ -64,7 +64,7 @@ impl Accepts {
 
     /// Sets the accepted order of messages.
     #[must_use]
-    pub const fn turns(mut self, turns: Turns) -> Self {
+    pub const fn turns(mut self, turns: MessageOrder) -> Self {
         self.turns = turns;
         self
     }

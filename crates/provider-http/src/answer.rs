@@ -22,7 +22,7 @@ const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
 /// A response with a success status. Its body may still be a failure.
 #[derive(Debug)]
-pub(crate) struct Answer<'e> {
+pub(crate) struct HttpAnswer<'e> {
     endpoint: &'e Endpoint,
     response: Response,
     /// Chunks read ahead to determine the kind of the body.
@@ -31,14 +31,18 @@ pub(crate) struct Answer<'e> {
     since_yield: usize,
 }
 
-impl<'e> Answer<'e> {
+impl<'e> HttpAnswer<'e> {
     pub(crate) const fn new(endpoint: &'e Endpoint, response: Response) -> Self {
         Self { endpoint, response, begun: VecDeque::new(), since_yield: 0 }
     }
 
     /// Makes a response from a body that was received before, with a success status and this
     /// content type. A content type that no header can carry is left out.
-    pub(crate) fn recorded(endpoint: &'e Endpoint, content_type: &str, body: Vec<u8>) -> Self {
+    pub(crate) fn from_recording(
+        endpoint: &'e Endpoint,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Self {
         let mut response = http::Response::new(body);
         if let Ok(value) = HeaderValue::from_str(content_type) {
             response.headers_mut().insert(CONTENT_TYPE, value);
@@ -53,7 +57,7 @@ impl<'e> Answer<'e> {
     ///
     /// # Errors
     ///
-    /// As [`Answer::chunk`].
+    /// As [`HttpAnswer::chunk`].
     ///
     /// # Cancel safety
     ///
@@ -63,12 +67,12 @@ impl<'e> Answer<'e> {
         let mut head = Vec::new();
         let mut blank_bytes = 0;
         loop {
-            match Body::beginning_with(&head) {
-                Body::Whole => return Ok(false),
-                Body::Stream => return Ok(true),
-                Body::Other => return Ok(is_labelled),
-                Body::Undecided if blank_bytes > MAX_BLANK_BYTES => return Ok(is_labelled),
-                Body::Undecided => {}
+            match BodyKind::beginning_with(&head) {
+                BodyKind::Whole => return Ok(false),
+                BodyKind::Stream => return Ok(true),
+                BodyKind::Other => return Ok(is_labelled),
+                BodyKind::Undecided if blank_bytes > MAX_BLANK_BYTES => return Ok(is_labelled),
+                BodyKind::Undecided => {}
             }
             // Blank bytes are examined once, whatever the number of chunks.
             if head.iter().all(u8::is_ascii_whitespace) {
@@ -85,7 +89,7 @@ impl<'e> Answer<'e> {
     ///
     /// # Errors
     ///
-    /// As [`Answer::chunk`].
+    /// As [`HttpAnswer::chunk`].
     pub(crate) async fn is_page(&mut self) -> Result<bool, ProviderError> {
         if !self.is_html() {
             return Ok(false);
@@ -108,7 +112,7 @@ impl<'e> Answer<'e> {
     ///
     /// # Errors
     ///
-    /// As [`Answer::chunk`]; [`ProviderError::InvalidResponse`] when it is HTML or too large.
+    /// As [`HttpAnswer::chunk`]; [`ProviderError::InvalidResponse`] when it is HTML or too large.
     pub(crate) async fn whole(mut self) -> Result<Vec<u8>, ProviderError> {
         let is_html = self.is_html();
         let mut body = Vec::new();
@@ -146,13 +150,13 @@ impl<'e> Answer<'e> {
         }
     }
 
-    /// Waits for the next chunk of the body like [`Answer::chunk`], in pieces of limited size, and
+    /// Waits for the next chunk of the body like [`HttpAnswer::chunk`], in pieces of limited size, and
     /// lets other tasks run between large ones: reading buffered data must not keep a timer from
     /// firing.
     ///
     /// # Errors
     ///
-    /// As [`Answer::chunk`].
+    /// As [`HttpAnswer::chunk`].
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, ProviderError> {
         if self.since_yield >= MAX_PIECE_BYTES {
             self.since_yield = 0;
@@ -183,7 +187,7 @@ impl<'e> Answer<'e> {
 
 /// The kind of a body, by its first bytes.
 #[derive(Debug, PartialEq)]
-enum Body {
+enum BodyKind {
     /// JSON or an HTML page.
     Whole,
     /// Server-sent events, or AWS frames, whose length begins with a zero byte.
@@ -194,7 +198,7 @@ enum Body {
     Undecided,
 }
 
-impl Body {
+impl BodyKind {
     fn beginning_with(head: &[u8]) -> Self {
         if head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(head) {
             return Self::Undecided;
@@ -218,22 +222,22 @@ mod tests {
     #[test]
     fn the_first_bytes_tell_a_stream_from_json() {
         #[track_caller]
-        fn check(body: &[u8], expected: Body) {
-            let told = (0..=body.len()).map(|at| Body::beginning_with(&body[..at]));
-            let told = told.into_iter().find(|told| *told != Body::Undecided);
-            assert_eq!(told.unwrap_or(Body::Undecided), expected, "{body:?}");
+        fn check(body: &[u8], expected: BodyKind) {
+            let told = (0..=body.len()).map(|at| BodyKind::beginning_with(&body[..at]));
+            let told = told.into_iter().find(|told| *told != BodyKind::Undecided);
+            assert_eq!(told.unwrap_or(BodyKind::Undecided), expected, "{body:?}");
         }
-        check(b"", Body::Undecided);
-        check(b" \r\n", Body::Undecided);
-        check(b" {", Body::Whole);
-        check(b"\xef\xbb\xbf[1]", Body::Whole);
-        check(b"<html>", Body::Whole);
-        check(b"data: x", Body::Stream);
-        check(b"\xef\xbb\xbfevent:x", Body::Stream);
-        check(b"\n\r: ping", Body::Stream);
-        check(b"\0\0\0\x10", Body::Stream);
-        check(b"pardon?", Body::Other);
-        check(b"dada", Body::Other);
-        check(b"\xef\xbb", Body::Undecided);
+        check(b"", BodyKind::Undecided);
+        check(b" \r\n", BodyKind::Undecided);
+        check(b" {", BodyKind::Whole);
+        check(b"\xef\xbb\xbf[1]", BodyKind::Whole);
+        check(b"<html>", BodyKind::Whole);
+        check(b"data: x", BodyKind::Stream);
+        check(b"\xef\xbb\xbfevent:x", BodyKind::Stream);
+        check(b"\n\r: ping", BodyKind::Stream);
+        check(b"\0\0\0\x10", BodyKind::Stream);
+        check(b"pardon?", BodyKind::Other);
+        check(b"dada", BodyKind::Other);
+        check(b"\xef\xbb", BodyKind::Undecided);
     }
 }

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use layer0::JsonText;
 use serde::Serialize;
 
-use crate::decode::mended;
+use crate::decode::repair_json;
 
 /// Reads the arguments of a tool call as the model wrote them; numbers keep their text.
 ///
@@ -29,7 +29,7 @@ pub fn parse_arguments(text: &str) -> JsonText {
 /// Reads JSON; `None` if the text is not JSON.
 pub(crate) fn parse(text: &str) -> Option<JsonText> {
     JsonText::parse(text).ok().or_else(|| {
-        let mended = mended(text.as_bytes())?;
+        let mended = repair_json(text.as_bytes())?;
         JsonText::parse(str::from_utf8(&mended).ok()?).ok()
     })
 }
@@ -48,6 +48,6 @@ pub fn sendable_arguments(arguments: &JsonText) -> Cow<'_, JsonText> {
     if arguments.is_object() {
         return Cow::Borrowed(arguments);
     }
-    let wrapped = JsonText::of(&Invalid { invalid_arguments: arguments });
+    let wrapped = JsonText::from_value(&Invalid { invalid_arguments: arguments });
     Cow::Owned(wrapped.unwrap_or_default())
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use backstop_redact::is_secret_name;
 use serde_json::{Map, Value};
 
-use crate::config_error::ConfigError;
+use crate::config_error::ProviderConfigError;
 use crate::endpoint::{Endpoint, EndpointSettings};
 use crate::header::ExtraHeader;
 use crate::http_provider::HttpProvider;
@@ -47,7 +47,7 @@ impl<P: Protocol> HttpProviderBuilder<P> {
     /// # Errors
     ///
     /// As [`ApiKey::from_env`].
-    pub fn from_env(model: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
+    pub fn from_env(model: impl Into<Arc<str>>) -> Result<Self, ProviderConfigError> {
         let (protocol, api_key) = P::from_env()?;
         Ok(Self { api_key, protocol, ..Self::new(model) })
     }
@@ -130,10 +130,10 @@ impl<P: Protocol> HttpProviderBuilder<P> {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::MissingSetting`]
-    /// without another required setting, [`ConfigError::InvalidKey`],
-    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidHeader`], [`ConfigError::Client`].
-    pub fn build(self) -> Result<HttpProvider<P>, ConfigError> {
+    /// [`ProviderConfigError::MissingKey`] with neither key nor base URL, [`ProviderConfigError::MissingSetting`]
+    /// without another required setting, [`ProviderConfigError::InvalidKey`],
+    /// [`ProviderConfigError::InvalidBaseUrl`], [`ProviderConfigError::InvalidHeader`], [`ProviderConfigError::Client`].
+    pub fn build(self) -> Result<HttpProvider<P>, ProviderConfigError> {
         let signer = match &self.api_key {
             Some(_) => None,
             None => self.protocol.signer()?,
@@ -143,7 +143,7 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         let is_authorised =
             brings_key || self.api_key.is_some() || signer.is_some() || !P::NEEDS_KEY;
         if !is_authorised && self.base_url.is_none() {
-            return Err(ConfigError::missing_key(P::KEY_VARIABLE));
+            return Err(ProviderConfigError::missing_key(P::KEY_VARIABLE));
         }
         let base_url = match &self.base_url {
             Some(url) => url.into(),

@@ -44,14 +44,14 @@ impl CallDraft {
     /// JSON after text, or after other JSON, is appended as text, which makes the arguments
     /// malformed, unless one of the two is an empty object as a placeholder.
     pub fn take(&mut self, arguments: Option<Box<RawValue>>) {
-        match arguments.as_deref().and_then(Arguments::read) {
-            Some(Arguments::Text(piece)) => self.push(&piece),
-            Some(Arguments::Json(json)) if self.has_no_text() && self.has_no_fields() => {
+        match arguments.as_deref().and_then(ReceivedArguments::read) {
+            Some(ReceivedArguments::Text(piece)) => self.push(&piece),
+            Some(ReceivedArguments::Json(json)) if self.has_no_text() && self.has_no_fields() => {
                 self.json = Some(json);
             }
-            Some(Arguments::Json(json)) if is_empty(&json) || self.json.as_ref() == Some(&json) => {
-            }
-            Some(Arguments::Json(json)) => self.push(json.get()),
+            Some(ReceivedArguments::Json(json))
+                if is_empty(&json) || self.json.as_ref() == Some(&json) => {}
+            Some(ReceivedArguments::Json(json)) => self.push(json.get()),
             None => {}
         }
     }
@@ -59,14 +59,16 @@ impl CallDraft {
     /// Replaces the arguments received so far, and returns whether it did. An empty text, `null`
     /// and an empty object do not replace earlier pieces.
     pub fn settle(&mut self, arguments: Option<Box<RawValue>>) -> bool {
-        let Some(arguments) = arguments.as_deref().and_then(Arguments::read) else { return false };
+        let Some(arguments) = arguments.as_deref().and_then(ReceivedArguments::read) else {
+            return false;
+        };
         if arguments.is_empty() && !(self.has_no_text() && self.has_no_fields()) {
             return false;
         }
         match arguments {
-            Arguments::Text(text) if text.is_empty() => return false,
-            Arguments::Text(text) => self.replace_text(&text),
-            Arguments::Json(json) => {
+            ReceivedArguments::Text(text) if text.is_empty() => return false,
+            ReceivedArguments::Text(text) => self.replace_text(&text),
+            ReceivedArguments::Json(json) => {
                 (self.json, self.text, self.scan) =
                     (Some(json), String::new(), JsonScan::default());
             }
@@ -187,12 +189,12 @@ fn is_empty(json: &JsonText) -> bool {
 }
 
 /// Arguments as they are received.
-enum Arguments {
+enum ReceivedArguments {
     Text(String),
     Json(JsonText),
 }
 
-impl Arguments {
+impl ReceivedArguments {
     fn read(json: &RawValue) -> Option<Self> {
         let json = Some(json.get()).filter(|json| *json != "null")?;
         if json.starts_with('"')
@@ -236,7 +238,7 @@ mod tests {
                 (StopReason::Pause, &cut),
                 (StopReason::ContextExceeded, &cut),
                 (StopReason::Malformed, &cut),
-                (StopReason::named("abducted"), &cut),
+                (StopReason::from_word("abducted"), &cut),
             ] {
                 let calls = finish_calls([draft.clone()], &reason);
                 assert_eq!(calls[0].arguments, *expected, "{written} {reason:?}");

@@ -1,7 +1,7 @@
 //! The table that classifies failures.
 //!
 //! Phrases that any provider may use, or a gateway repeat, are checked first, by
-//! [`phrases`](crate::phrases). An adapter brings [`Row`]s for the rest; the first match wins.
+//! [`phrases`](crate::phrases). An adapter brings [`FailureRule`]s for the rest; the first match wins.
 //! Without a match, the status alone decides, in [`by_status`], the same for all providers. A
 //! failure inside a 200 has no status: it matches the rows that look at the body, and takes the
 //! status of the row.
@@ -13,7 +13,7 @@ use crate::phrases::by_words;
 /// A row of the table: a failure with this status and this body is of this class.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Row {
+pub struct FailureRule {
     /// The status; `None` matches any, for conditions on the body alone.
     pub status: Option<u16>,
     /// The condition on the body.
@@ -22,7 +22,7 @@ pub struct Row {
     pub class: Class,
 }
 
-impl Row {
+impl FailureRule {
     /// Makes a row for one status.
     #[must_use]
     pub const fn new(status: u16, when: When, class: Class) -> Self {
@@ -89,7 +89,11 @@ impl When {
 
 /// Returns the class of a failure and its status. `status` is `None` inside a 200.
 #[must_use]
-pub fn classify(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
+pub fn classify(
+    rows: &[FailureRule],
+    status: Option<u16>,
+    said: &ErrorBody,
+) -> (Class, Option<u16>) {
     if let Some(class) = by_words(status, said) {
         return (class, status.or(said.status));
     }
@@ -105,7 +109,7 @@ pub fn classify(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, 
     (class, status)
 }
 
-fn by_rows(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
+fn by_rows(rows: &[FailureRule], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
     if let Some(row) = rows.iter().find(|row| row.matches(status, said)) {
         return (row.class, status.or(said.status).or(row.status));
     }
@@ -143,18 +147,18 @@ pub const fn by_status(status: u16) -> Class {
 mod tests {
     use super::*;
 
-    const ROWS: &[Row] = &[
-        Row::new(429, When::Code(&["spend_limit"]), Class::QuotaExhausted),
-        Row::new(529, When::Type(&["overloaded"]), Class::Transient),
-        Row::any(When::Message(&["too long"]), Class::ContextOverflow),
-        Row::new(403, When::Has("/error/metadata/flagged"), Class::ContentBlocked),
-        Row::new(400, When::MessageStart(&["limit"]), Class::QuotaExhausted),
-        Row::new(
+    const ROWS: &[FailureRule] = &[
+        FailureRule::new(429, When::Code(&["spend_limit"]), Class::QuotaExhausted),
+        FailureRule::new(529, When::Type(&["overloaded"]), Class::Transient),
+        FailureRule::any(When::Message(&["too long"]), Class::ContextOverflow),
+        FailureRule::new(403, When::Has("/error/metadata/flagged"), Class::ContentBlocked),
+        FailureRule::new(400, When::MessageStart(&["limit"]), Class::QuotaExhausted),
+        FailureRule::new(
             400,
             When::All(&[When::Type(&["FAILED_PRECONDITION"]), When::Message(&["billing"])]),
             Class::QuotaExhausted,
         ),
-        Row::new(429, When::Quota(&["PerDay"]), Class::QuotaExhausted),
+        FailureRule::new(429, When::Quota(&["PerDay"]), Class::QuotaExhausted),
     ];
 
     #[test]

@@ -8,7 +8,7 @@ use crate::schema::Subset;
 /// The supported keywords:
 /// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>, and the same at
 /// <https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>.
-const SUBSET: Subset = Subset::of(&[
+const SUBSET: Subset = Subset::new(&[
     "$defs",
     "$ref",
     "allOf",
@@ -24,7 +24,7 @@ const SUBSET: Subset = Subset::of(&[
     "title",
     "type",
 ])
-.closed();
+.with_closed_objects();
 
 /// Models without structured output.
 const OLDER: [&str; 7] = [

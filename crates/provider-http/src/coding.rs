@@ -9,6 +9,6 @@ pub(crate) fn coding(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Describes a body with a coding that was not requested.
-pub(crate) fn compressed(what: &str, coding: &str) -> String {
+pub(crate) fn describe_compression(what: &str, coding: &str) -> String {
     format!("{what} is compressed with `{coding}`, which was not asked for")
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// An error in setting up a provider. Nothing was sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum ConfigError {
+pub enum ProviderConfigError {
     /// The HTTP client could not be made, for lack of root certificates as a rule.
     ///
     /// Retry: never. Effect: none.
@@ -71,7 +71,7 @@ pub enum ConfigError {
     },
 }
 
-impl Failure for ConfigError {
+impl Failure for ProviderConfigError {
     fn facts(&self) -> Facts {
         match self {
             Self::Client(_)
@@ -89,8 +89,8 @@ impl Failure for ConfigError {
     }
 }
 
-impl ConfigError {
-    /// Makes [`ConfigError::InvalidBaseUrl`] for a URL that holds no secret.
+impl ProviderConfigError {
+    /// Makes [`ProviderConfigError::InvalidBaseUrl`] for a URL that holds no secret.
     pub fn invalid_base_url(url: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::InvalidBaseUrl { url: url.into(), reason: reason.into() }
     }
@@ -99,12 +99,12 @@ impl ConfigError {
         Self::InvalidHeader { name: name.escape_default().to_string(), reason }
     }
 
-    /// Makes [`ConfigError::MissingKey`].
+    /// Makes [`ProviderConfigError::MissingKey`].
     pub fn missing_key(variable: impl Into<String>) -> Self {
         Self::MissingKey { variable: variable.into() }
     }
 
-    /// Makes [`ConfigError::MissingSetting`].
+    /// Makes [`ProviderConfigError::MissingSetting`].
     pub fn missing_setting(setting: &'static str, variable: impl Into<String>) -> Self {
         Self::MissingSetting { setting, variable: variable.into() }
     }

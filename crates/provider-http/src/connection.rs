@@ -21,7 +21,7 @@ const PROXIES: [&[&str]; 2] = [
 
 /// Returns a base URL without possible secrets: user name, query, fragment, and path segments that
 /// are not common to many endpoints.
-pub(crate) fn shown(base_url: &str) -> String {
+pub(crate) fn redact_base_url(base_url: &str) -> String {
     // URLs are parsed with either slash.
     let base_url = base_url.replace('\\', "/");
     let end = base_url.find(['?', '#']);
@@ -71,13 +71,13 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 
 /// A resolver that asks the system, and has its own error type for unknown hosts.
 #[derive(Debug)]
-pub(crate) struct SystemResolver;
+pub(crate) struct HostResolver;
 
 #[derive(Debug, Error)]
 #[error("unknown host")]
 struct UnknownHost(#[source] io::Error);
 
-impl Resolve for SystemResolver {
+impl Resolve for HostResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(UnknownHost)?;
@@ -88,7 +88,7 @@ impl Resolve for SystemResolver {
 
 /// Makes the error of a request that got no response. `place` is host and port, `base_url` comes
 /// from [`shown`].
-pub(crate) fn failed(error: reqwest::Error, place: &str, base_url: &str) -> ProviderError {
+pub(crate) fn transport_error(error: reqwest::Error, place: &str, base_url: &str) -> ProviderError {
     let message = if error.is_connect() {
         format!("no connection to `{place}`")
     } else {
@@ -208,7 +208,7 @@ mod tests {
     fn a_base_url_is_shown_without_secrets() {
         #[track_caller]
         fn check(base_url: &str, expected: &str) {
-            assert_eq!(shown(base_url), expected, "{base_url}");
+            assert_eq!(redact_base_url(base_url), expected, "{base_url}");
         }
         check("https://api.openai.com/v1", "https://api.openai.com/v1");
         check("http://127.0.0.1:4000", "http://127.0.0.1:4000");

@@ -10,7 +10,7 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub(crate) fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(json) {
         // A value decoded in two steps reports syntax errors as data errors.
-        Err(error) if error.is_syntax() || error.is_data() => match mended(json) {
+        Err(error) if error.is_syntax() || error.is_data() => match repair_json(json) {
             Some(mended) => serde_json::from_slice(&mended),
             None => Err(error),
         },
@@ -19,7 +19,7 @@ pub(crate) fn from_slice<T: DeserializeOwned>(json: &[u8]) -> serde_json::Result
 }
 
 /// Returns JSON with invalid text replaced; `None` if there is none.
-pub(crate) fn mended(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn repair_json(json: &[u8]) -> Option<Vec<u8>> {
     let mut mended = String::from_utf8_lossy(json).into_owned().into_bytes();
     replace_lone_surrogates_in(&mut mended, true);
     (mended != json).then_some(mended)

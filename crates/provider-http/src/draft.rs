@@ -103,7 +103,7 @@ impl Draft {
         let calls = finish_calls(self.calls, &stop_reason);
         let mut response = ModelResponse::new(self.text, calls, stop_reason, self.usage);
         response.thinking = (!self.thinking.is_empty()).then(|| self.thinking.into());
-        response.provider_state = reply.state_of(self.kept);
+        response.provider_state = reply.make_provider_state(self.kept);
         response
     }
 }

@@ -14,9 +14,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::class::Class;
-use crate::classify::{Row, classify};
-use crate::coding::{coding, compressed};
-use crate::config_error::ConfigError;
+use crate::classify::{FailureRule, classify};
+use crate::coding::{coding, describe_compression};
+use crate::config_error::ProviderConfigError;
 use crate::error_body::ErrorBody;
 use crate::extra::body_with;
 use crate::header::ExtraHeader;
@@ -57,7 +57,7 @@ pub(crate) struct EndpointSettings<'a> {
     pub(crate) further_headers: &'a [ExtraHeader],
     pub(crate) user_agent: Option<&'a str>,
     pub(crate) timeouts: Timeouts,
-    pub(crate) rows: &'static [Row],
+    pub(crate) rows: &'static [FailureRule],
     /// The response header that names the type of a failure.
     pub(crate) kind_header: Option<&'static str>,
     pub(crate) extra_body: Map<String, Value>,
@@ -65,7 +65,7 @@ pub(crate) struct EndpointSettings<'a> {
 
 /// Information from the head of a response besides its status.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     /// The requested retry delay.
     pub(crate) retry_after: Option<Duration>,
     /// The provider's id of the request.
@@ -86,7 +86,7 @@ pub struct Endpoint {
     headers: HeaderMap,
     client: Client,
     timeouts: Timeouts,
-    rows: &'static [Row],
+    rows: &'static [FailureRule],
     wording: Wording,
     clock: Arc<dyn Clock>,
     kind_header: Option<&'static str>,
@@ -99,9 +99,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidHeader`], [`ConfigError::InvalidKey`],
-    /// [`ConfigError::Client`].
-    pub(crate) fn open(settings: EndpointSettings<'_>) -> Result<Self, ConfigError> {
+    /// [`ProviderConfigError::InvalidBaseUrl`], [`ProviderConfigError::InvalidHeader`], [`ProviderConfigError::InvalidKey`],
+    /// [`ProviderConfigError::Client`].
+    pub(crate) fn open(settings: EndpointSettings<'_>) -> Result<Self, ProviderConfigError> {
         let wording = Wording::hiding(settings.secrets);
         let [whole, streamed] = &settings.paths;
         let url = |path| read_url(settings.base_url, path, &wording);
@@ -115,7 +115,8 @@ impl Endpoint {
         }
         if let Some(((name, prefix), key)) = settings.key {
             let text = format!("{prefix}{}", key.reveal());
-            let mut value = HeaderValue::from_str(&text).map_err(|_| ConfigError::InvalidKey)?;
+            let mut value =
+                HeaderValue::from_str(&text).map_err(|_| ProviderConfigError::InvalidKey)?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
         }
@@ -127,7 +128,7 @@ impl Endpoint {
             model: settings.model.into(),
             is_own: settings.is_own,
             origin: url.origin().ascii_serialization().into(),
-            base_url: connection::shown(base),
+            base_url: connection::redact_base_url(base),
             client: open_client(url, settings.timeouts.connect)?,
             urls,
             headers,
@@ -160,7 +161,7 @@ impl Endpoint {
     }
 
     /// Makes the provider state of an answer of this provider and model; `None` without parts.
-    pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
+    pub(crate) fn make_provider_state(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
         (!parts.is_empty()).then(|| {
             ProviderState::new(
                 self.provider,
@@ -173,7 +174,7 @@ impl Endpoint {
 
     /// Returns the provider state of an answer; empty if it belongs to another provider, model or endpoint.
     #[must_use]
-    pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
+    pub fn state_parts<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
         state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin))
     }
 
@@ -204,7 +205,7 @@ impl Endpoint {
         body: Vec<u8>,
         is_streamed: bool,
         sink: Option<&dyn StreamSink>,
-    ) -> Result<(Response, Head), ProviderError> {
+    ) -> Result<(Response, ResponseHead), ProviderError> {
         let url = &self.urls[usize::from(is_streamed)];
         check_request(url.host_str().unwrap_or_default())
             .map_err(|denied| ProviderError::Other(denied.into()))?;
@@ -214,7 +215,7 @@ impl Endpoint {
             .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
             .await?
             .map_err(|error| self.not_sent(error))?;
-        let head = Head {
+        let head = ResponseHead {
             retry_after: hint::retry_after(response.headers(), self.clock.now()),
             request_id: hint::request_id(response.headers()).map(|id| self.wording.clean(id)),
         };
@@ -229,17 +230,17 @@ impl Endpoint {
             }
         }
         if !response.status().is_success() {
-            return Err(self.refused(response, &head).await);
+            return Err(self.classify_response(response, &head).await);
         }
         match coding(response.headers()) {
-            Some(coding) => Err(self.invalid_response(&compressed("the answer", coding))),
+            Some(coding) => Err(self.invalid_response(&describe_compression("the answer", coding))),
             None => Ok((response, head)),
         }
     }
 
     /// Classifies a failure inside a 200.
-    pub(crate) fn failure(&self, body: Value, head: &Head) -> ProviderError {
-        self.classified(None, &ErrorBody::read_json(body), head)
+    pub(crate) fn failure(&self, body: Value, head: &ResponseHead) -> ProviderError {
+        self.classify_body(None, &ErrorBody::read_json(body), head)
     }
 
     /// Makes [`ProviderError::InvalidResponse`] with text that may come from outside.
@@ -255,7 +256,7 @@ impl Endpoint {
             let message = format!("provider broke the answer off: `{shown}`");
             return Err(ProviderError::transient(message, None));
         }
-        Ok(StopReason::named(&shown))
+        Ok(StopReason::from_word(&shown))
     }
 
     /// Waits for `future`, but no longer than `limit`.
@@ -301,25 +302,25 @@ impl Endpoint {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
-        connection::failed(error, &place, &self.base_url)
+        connection::transport_error(error, &place, &self.base_url)
     }
 
     /// Classifies a response without a success status. A body that breaks off, hangs or drips
     /// leaves the status to decide.
-    async fn refused(&self, response: Response, head: &Head) -> ProviderError {
+    async fn classify_response(&self, response: Response, head: &ResponseHead) -> ProviderError {
         let status = response.status().as_u16();
         let kind = self.kind_header.and_then(|name| response.headers().get(name));
         let kind = kind.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
         let should_retry = hint::should_retry(response.headers());
         let said = match coding(response.headers()) {
-            Some(coding) => ErrorBody::with_message(compressed("what it says", coding)),
+            Some(coding) => ErrorBody::with_message(describe_compression("what it says", coding)),
             None => ErrorBody::read(&self.read_failure(response).await),
         };
         let mut said = ErrorBody { should_retry, ..said };
         if let Some(kind) = kind {
             said.add_kind(&kind);
         }
-        self.classified(Some(status), &said, head)
+        self.classify_body(Some(status), &said, head)
     }
 
     /// Reads the body of a failure, as far as it arrives in time.
@@ -343,7 +344,12 @@ impl Endpoint {
         body
     }
 
-    fn classified(&self, status: Option<u16>, said: &ErrorBody, head: &Head) -> ProviderError {
+    fn classify_body(
+        &self,
+        status: Option<u16>,
+        said: &ErrorBody,
+        head: &ResponseHead,
+    ) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
         let in_words = || span::wait_in_words(&said.message);
         let retry_after = head.retry_after.or(said.retry_after).or_else(in_words);

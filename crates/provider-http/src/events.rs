@@ -10,16 +10,16 @@ use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 /// One server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Event {
+pub struct SseEvent {
     /// The type; `message` if the stream names none.
     pub kind: String,
     /// The data.
     pub data: String,
 }
 
-impl Event {
+impl SseEvent {
     /// Returns the event inside this one's data: some proxies wrap a stream in another.
-    fn unwrapped(mut self) -> Self {
+    fn into_inner(mut self) -> Self {
         for _ in 0..MAX_WRAPPINGS {
             if !["data:", "event:"].iter().any(|field| self.data.starts_with(field)) {
                 break;
@@ -103,7 +103,7 @@ impl Events {
     }
 
     /// Reads a line; returns the event that it ends.
-    fn take_line(&mut self, line: Range<usize>) -> Option<Event> {
+    fn take_line(&mut self, line: Range<usize>) -> Option<SseEvent> {
         let begins = !std::mem::replace(&mut self.begun, true);
         #[cfg(test)]
         {
@@ -119,7 +119,7 @@ impl Events {
     }
 
     /// Returns the next complete event.
-    fn next_event(&mut self) -> Option<Event> {
+    fn next_event(&mut self) -> Option<SseEvent> {
         loop {
             let line = self.next_line()?;
             let event = self.take_line(line);
@@ -131,7 +131,7 @@ impl Events {
 }
 
 impl Framing for Events {
-    type Frame = Event;
+    type Frame = SseEvent;
 
     fn push(&mut self, chunk: &[u8]) -> Result<(), FrameError> {
         #[cfg(test)]
@@ -150,13 +150,13 @@ impl Framing for Events {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<Event>, FrameError> {
-        Ok(self.next_event().map(Event::unwrapped))
+    fn next(&mut self) -> Result<Option<SseEvent>, FrameError> {
+        Ok(self.next_event().map(SseEvent::into_inner))
     }
 
     /// Returns an event without its closing empty line, if its data is complete: the end marker, or
     /// an object.
-    fn rest(&mut self) -> Result<Option<Event>, FrameError> {
+    fn rest(&mut self) -> Result<Option<SseEvent>, FrameError> {
         let rest = self.taken..self.bytes.len();
         self.taken = rest.end;
         self.searched = rest.end;
@@ -167,7 +167,7 @@ impl Framing for Events {
         let data = event.data.trim();
         let is_object = || serde_json::from_str::<IgnoredAny>(data).is_ok();
         let is_whole = data == "[DONE]" || (data.starts_with('{') && is_object());
-        Ok(is_whole.then(|| event.unwrapped()))
+        Ok(is_whole.then(|| event.into_inner()))
     }
 }
 
@@ -194,10 +194,10 @@ impl EventDraft {
     }
 
     /// Returns the event; `None` without data.
-    fn end(mut self) -> Option<Event> {
+    fn end(mut self) -> Option<SseEvent> {
         self.data.pop()?;
         let kind = if self.kind.is_empty() { "message".to_owned() } else { self.kind };
-        Some(Event { kind, data: self.data })
+        Some(SseEvent { kind, data: self.data })
     }
 }
 

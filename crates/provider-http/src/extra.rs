@@ -18,18 +18,21 @@ pub(crate) fn body_with(
         return Ok(body);
     }
     let body: Box<RawValue> = serde_json::from_slice(&body)?;
-    Ok(merged(&body, extra)?.get().as_bytes().to_vec())
+    Ok(merge_fields(&body, extra)?.get().as_bytes().to_vec())
 }
 
-fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, serde_json::Error> {
+fn merge_fields(
+    body: &RawValue,
+    extra: &Map<String, Value>,
+) -> Result<Box<RawValue>, serde_json::Error> {
     let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(body.get())?;
     for (key, value) in extra {
         let inner = fields.get(key).filter(|inner| inner.get().starts_with('{'));
         let merged = match (inner, value) {
-            (Some(inner), Value::Object(value)) => merged(inner, value)?,
+            (Some(inner), Value::Object(value)) => merge_fields(inner, value)?,
             // The provider's own tools are appended to those of the agent.
             (_, Value::Array(further)) if key == "tools" => {
-                joined(fields.get(key).map(|list| &**list), further)?
+                append_items(fields.get(key).map(|list| &**list), further)?
             }
             // Sorted, whatever order serde_json keeps.
             _ => to_raw_value(&JsonText::from(value))?,
@@ -40,7 +43,10 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
 }
 
 /// Returns a list with further items appended.
-fn joined(list: Option<&RawValue>, further: &[Value]) -> Result<Box<RawValue>, serde_json::Error> {
+fn append_items(
+    list: Option<&RawValue>,
+    further: &[Value],
+) -> Result<Box<RawValue>, serde_json::Error> {
     let own: Vec<&RawValue> =
         list.map_or(Ok(Vec::new()), |list| serde_json::from_str(list.get()))?;
     let mut taken = BTreeSet::new();

@@ -42,13 +42,13 @@ impl Fitted {
         let messages = request.messages.messages().to_vec();
         let messages = fit_call_ids(messages, accepts.call_ids, |message, id| match message {
             Message::Assistant { provider_state, .. } => {
-                keeps_id(endpoint.parts_of(provider_state.as_ref()), id)
+                keeps_id(endpoint.state_parts(provider_state.as_ref()), id)
             }
             _ => false,
         });
         let messages = fit_turns(messages, accepts.turns).into_iter();
         let mut fitted = Transcript::default();
-        messages.for_each(|message| fitted.push_shared(tools.shown(message)));
+        messages.for_each(|message| fitted.push_shared(tools.apply_aliases(message)));
         request.messages = fitted;
         request.tools = Arc::clone(&tools.sent);
         if accepts.needs_called_tools && request.tools.is_empty() {
@@ -60,7 +60,7 @@ impl Fitted {
 
     /// Returns a response with the tools' own property names.
     pub(crate) fn restore(&self, mut response: ModelResponse) -> ModelResponse {
-        if let Some(calls) = self.tools.renamed(&response.tool_calls, KeyAliases::restore) {
+        if let Some(calls) = self.tools.rename_calls(&response.tool_calls, KeyAliases::restore) {
             response.tool_calls = calls;
         }
         response
@@ -92,11 +92,11 @@ impl FittedTools {
     }
 
     /// Returns a message with the property names that the model sees.
-    fn shown(&self, message: Arc<Message>) -> Arc<Message> {
+    fn apply_aliases(&self, message: Arc<Message>) -> Arc<Message> {
         let Message::Assistant { content, tool_calls, provider_state } = &*message else {
             return message;
         };
-        match self.renamed(tool_calls, KeyAliases::apply) {
+        match self.rename_calls(tool_calls, KeyAliases::apply) {
             Some(tool_calls) => Arc::new(Message::Assistant {
                 content: content.clone(),
                 tool_calls,
@@ -106,7 +106,7 @@ impl FittedTools {
         }
     }
 
-    fn renamed(
+    fn rename_calls(
         &self,
         calls: &[ToolCall],
         rename: impl Fn(&KeyAliases, &layer0::JsonText) -> layer0::JsonText,

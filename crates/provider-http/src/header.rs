@@ -1,7 +1,7 @@
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
 use crate::ApiKey;
-use crate::config_error::ConfigError;
+use crate::config_error::ProviderConfigError;
 
 /// The default `user-agent`.
 const DEFAULT_USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
@@ -24,16 +24,18 @@ pub(crate) fn add(
     headers: &mut HeaderMap,
     further: &[ExtraHeader],
     user_agent: Option<&str>,
-) -> Result<(), ConfigError> {
+) -> Result<(), ProviderConfigError> {
     let agent = user_agent.unwrap_or(DEFAULT_USER_AGENT);
     headers.insert(USER_AGENT, value(USER_AGENT.as_str(), agent)?);
     for header in further {
-        let name: HeaderName = header
-            .name
-            .parse()
-            .map_err(|_| ConfigError::invalid_header(&header.name, "it is no name of a header"))?;
+        let name: HeaderName = header.name.parse().map_err(|_| {
+            ProviderConfigError::invalid_header(&header.name, "it is no name of a header")
+        })?;
         if OWN.contains(&name.as_str()) {
-            return Err(ConfigError::invalid_header(&header.name, "it is set by the adapter"));
+            return Err(ProviderConfigError::invalid_header(
+                &header.name,
+                "it is set by the adapter",
+            ));
         }
         let mut value = value(&header.name, header.value.reveal())?;
         value.set_sensitive(header.is_secret);
@@ -42,7 +44,7 @@ pub(crate) fn add(
     Ok(())
 }
 
-fn value(name: &str, text: &str) -> Result<HeaderValue, ConfigError> {
+fn value(name: &str, text: &str) -> Result<HeaderValue, ProviderConfigError> {
     let why = "its value holds characters that a header cannot carry";
-    HeaderValue::from_str(text).map_err(|_| ConfigError::invalid_header(name, why))
+    HeaderValue::from_str(text).map_err(|_| ProviderConfigError::invalid_header(name, why))
 }

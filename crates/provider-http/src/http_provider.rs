@@ -4,8 +4,8 @@ use backstop_provider::{
     UnsupportedSetting,
 };
 
-use crate::answer::Answer;
-use crate::endpoint::{Endpoint, Head};
+use crate::answer::HttpAnswer;
+use crate::endpoint::{Endpoint, ResponseHead};
 use crate::fitted::{Fitted, LastTools};
 use crate::framing::{FrameError, Framing};
 use crate::limits::MAX_ANSWER_BYTES;
@@ -60,8 +60,8 @@ impl<P: Protocol> HttpProvider<P> {
         content_type: &str,
         body: impl Into<Vec<u8>>,
     ) -> Result<ModelResponse, ProviderError> {
-        let answer = Answer::recorded(&self.endpoint, content_type, body.into());
-        let read = self.decode(answer, &Head::default(), true, None).await;
+        let answer = HttpAnswer::from_recording(&self.endpoint, content_type, body.into());
+        let read = self.decode(answer, &ResponseHead::default(), true, None).await;
         read.or_else(MalformedAnswer::answer)
     }
 
@@ -76,7 +76,7 @@ impl<P: Protocol> HttpProvider<P> {
         let body = self.body(&fitted.request, is_streamed)?;
         let asked = async {
             let (response, head) = self.endpoint.post(body, is_streamed, sink).await?;
-            let answer = Answer::new(&self.endpoint, response);
+            let answer = HttpAnswer::new(&self.endpoint, response);
             self.decode(answer, &head, is_streamed, sink).await
         };
         let response = asked.await.or_else(MalformedAnswer::answer)?;
@@ -89,8 +89,8 @@ impl<P: Protocol> HttpProvider<P> {
 
     async fn decode(
         &self,
-        mut answer: Answer<'_>,
-        head: &Head,
+        mut answer: HttpAnswer<'_>,
+        head: &ResponseHead,
         is_streamed: bool,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
@@ -113,13 +113,13 @@ impl<P: Protocol> HttpProvider<P> {
     /// Assembles the answer from the frames of a stream.
     async fn assemble(
         &self,
-        mut answer: Answer<'_>,
+        mut answer: HttpAnswer<'_>,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
         let mut framing = P::Framing::default();
         let mut bound = HeldBound::default();
         let mut stream = self.protocol.stream();
-        let unframed = |error| reply.unframed(error);
+        let unframed = |error| reply.frame_error(error);
         'pieces: loop {
             while let Some(frame) = framing.next().map_err(unframed)? {
                 if stream.take(frame, reply)?.is_break() {
@@ -146,7 +146,7 @@ impl<P: Protocol> HttpProvider<P> {
 /// Refuses an answer that holds too many bytes.
 fn refuse_large(stream: &impl Stream, reply: &Reply<'_>) -> Result<(), ProviderError> {
     if stream.held_bytes() > MAX_ANSWER_BYTES {
-        return Err(reply.unframed(FrameError::too_large()));
+        return Err(reply.frame_error(FrameError::too_large()));
     }
     Ok(())
 }

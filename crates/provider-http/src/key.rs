@@ -2,7 +2,7 @@ use std::env::{self, VarError};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ConfigError;
+use crate::ProviderConfigError;
 
 /// A secret that is sent and never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,16 +18,18 @@ impl ApiKey {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::MissingKey`] when the variable is not set, [`ConfigError::EmptyKey`] when it
-    /// holds nothing, [`ConfigError::InvalidKey`] when it is not text.
-    pub fn from_env(variable: &str) -> Result<Self, ConfigError> {
+    /// [`ProviderConfigError::MissingKey`] when the variable is not set, [`ProviderConfigError::EmptyKey`] when it
+    /// holds nothing, [`ProviderConfigError::InvalidKey`] when it is not text.
+    pub fn from_env(variable: &str) -> Result<Self, ProviderConfigError> {
         match env::var(variable) {
             Ok(key) if key.trim().is_empty() => {
-                Err(ConfigError::EmptyKey { variable: variable.into() })
+                Err(ProviderConfigError::EmptyKey { variable: variable.into() })
             }
             Ok(key) => Ok(Self::new(key.trim())),
-            Err(VarError::NotPresent) => Err(ConfigError::MissingKey { variable: variable.into() }),
-            Err(VarError::NotUnicode(_)) => Err(ConfigError::InvalidKey),
+            Err(VarError::NotPresent) => {
+                Err(ProviderConfigError::MissingKey { variable: variable.into() })
+            }
+            Err(VarError::NotUnicode(_)) => Err(ProviderConfigError::InvalidKey),
         }
     }
 

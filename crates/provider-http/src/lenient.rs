@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 ///
 /// Fails if the JSON itself is malformed.
 pub fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(count_of(&Value::deserialize(deserializer)?))
+    Ok(parse_count(&Value::deserialize(deserializer)?))
 }
 
 /// Returns the current count after a later, cumulative one. An absent count changes nothing, and
@@ -34,7 +34,7 @@ pub fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error
     count(deserializer).map(Option::unwrap_or_default)
 }
 
-fn count_of(value: &Value) -> Option<u64> {
+fn parse_count(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
         Value::String(text) => {

@@ -1,7 +1,7 @@
 //! Shared parts of the HTTP provider adapters: one provider and its builder, one client, timeouts
 //! by phase, server-sent events, retry delays, and the table that classifies failures.
 //!
-//! An adapter is a [`Protocol`]: the [`Row`]s of its failures, the request body, and the decoding
+//! An adapter is a [`Protocol`]: the [`FailureRule`]s of its failures, the request body, and the decoding
 //! of responses, whole or from the frames of a stream. [`HttpProvider`] calls an endpoint that
 //! speaks it.
 //!
@@ -51,18 +51,18 @@ mod timeouts;
 mod values;
 mod wording;
 
-pub use accepts::{Accepts, CallIds, Turns};
+pub use accepts::{Accepts, CallIds, MessageOrder};
 pub use arguments::{parse_arguments, sendable_arguments};
 pub use builder::HttpProviderBuilder;
 pub use calls::CallDraft;
 pub use class::Class;
-pub use classify::{Row, When};
+pub use classify::{FailureRule, When};
 pub use claude::claude_form;
-pub use config_error::ConfigError;
+pub use config_error::ProviderConfigError;
 pub use draft::Draft;
 pub use endpoint::Endpoint;
 pub use error_body::ErrorBody;
-pub use events::{Event, Events};
+pub use events::{Events, SseEvent};
 pub use framing::{FrameError, Framing};
 pub use hint::retry_after;
 pub use http_provider::HttpProvider;
@@ -72,6 +72,6 @@ pub use protocol::{Protocol, Stream};
 pub use reply::Reply;
 pub use schema::Subset;
 pub use sign::{Sign, Unsigned};
-pub use state::{Piece, keep_field, kept_field, kept_id, pieces};
+pub use state::{AnswerPiece, keep_field, kept_field, kept_id, pieces};
 pub use timeouts::Timeouts;
-pub use values::Values;
+pub use values::JsonSplitter;

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::accepts::Accepts;
-use crate::classify::Row;
-use crate::config_error::ConfigError;
+use crate::classify::FailureRule;
+use crate::config_error::ProviderConfigError;
 use crate::endpoint::Endpoint;
 use crate::framing::Framing;
 use crate::key::ApiKey;
@@ -30,7 +30,7 @@ use crate::sign::Sign;
 /// use layer0::message::StopReason;
 /// use backstop_provider::{ModelRequest, ModelResponse, ProviderError};
 /// use backstop_provider_http::{
-///     ConfigError, Draft, Endpoint, Event, Events, HttpProviderBuilder, Protocol, Reply, Row, Stream,
+///     ProviderConfigError, Draft, Endpoint, SseEvent, Events, HttpProviderBuilder, Protocol, Reply, FailureRule, Stream,
 /// };
 /// use serde::Serialize;
 /// use serde_json::json;
@@ -42,12 +42,12 @@ use crate::sign::Sign;
 /// impl Protocol for Plain {
 ///     const NAME: &'static str = "plain";
 ///     const KEY_VARIABLE: &'static str = "PLAIN_API_KEY";
-///     const ROWS: &'static [Row] = &[];
+///     const ROWS: &'static [FailureRule] = &[];
 ///     type Framing = Events;
 ///     type Response = String;
 ///     type Stream = Pieces;
 ///
-///     fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+///     fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
 ///         Ok("https://plain.example.com".into())
 ///     }
 ///
@@ -83,11 +83,11 @@ use crate::sign::Sign;
 /// }
 ///
 /// impl Stream for Pieces {
-///     type Frame = Event;
+///     type Frame = SseEvent;
 ///
 ///     fn take(
 ///         &mut self,
-///         event: Event,
+///         event: SseEvent,
 ///         reply: &Reply<'_>,
 ///     ) -> Result<ControlFlow<()>, ProviderError> {
 ///         self.is_done = event.kind == "done";
@@ -132,7 +132,7 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     const NEEDS_KEY: bool = true;
 
     /// The rows that classify its failures: the first match wins, and the status decides without one.
-    const ROWS: &'static [Row];
+    const ROWS: &'static [FailureRule];
 
     /// The header that carries the key, and the prefix of its value.
     const KEY_HEADER: (&'static str, &'static str) = ("authorization", "Bearer ");
@@ -157,7 +157,7 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`ApiKey::from_env`].
-    fn from_env() -> Result<(Self, Option<ApiKey>), ConfigError> {
+    fn from_env() -> Result<(Self, Option<ApiKey>), ProviderConfigError> {
         Ok((Self::default(), Some(ApiKey::from_env(Self::KEY_VARIABLE)?)))
     }
 
@@ -165,8 +165,8 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An error for a missing part, such as [`ConfigError::MissingSetting`].
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError>;
+    /// An error for a missing part, such as [`ProviderConfigError::MissingSetting`].
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError>;
 
     /// Returns the path appended to the base URL, such as `/chat/completions`.
     fn path(&self, model: &str, is_streamed: bool) -> String;
@@ -181,7 +181,7 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     /// # Errors
     ///
     /// An error for a missing part of the credentials, or for one that no header can carry.
-    fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ConfigError> {
+    fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ProviderConfigError> {
         Ok(None)
     }
 

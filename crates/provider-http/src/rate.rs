@@ -48,7 +48,7 @@ fn level(headers: &HeaderMap, names: [&str; 3], now: Timestamp) -> Option<RateLe
         names.map(|name| headers.get(name)?.to_str().ok().map(str::trim));
     let count = |text: Option<&str>| text?.parse::<u64>().ok();
     let full_in = reset.and_then(|text| reset_in(text, now)).filter(|time| *time <= MAX_RESET);
-    Some(RateLevel::new(count(remaining)?).of(count(limit)).full_in(full_in))
+    Some(RateLevel::new(count(remaining)?).with_limit(count(limit)).full_in(full_in))
 }
 
 /// Reads a reset: a span, a time, or a number of seconds, which some endpoints count from 1970.
@@ -88,8 +88,14 @@ mod tests {
             ("x-ratelimit-remaining-tokens", "12"),
             ("x-ratelimit-reset-tokens", "6m0.5s"),
         ]);
-        assert_eq!(requests, Some(RateLevel::new(499).of(Some(500)).full_in(seconds(0.12))));
-        assert_eq!(tokens, Some(RateLevel::new(12).of(Some(30_000)).full_in(seconds(360.5))));
+        assert_eq!(
+            requests,
+            Some(RateLevel::new(499).with_limit(Some(500)).full_in(seconds(0.12)))
+        );
+        assert_eq!(
+            tokens,
+            Some(RateLevel::new(12).with_limit(Some(30_000)).full_in(seconds(360.5)))
+        );
     }
 
     #[test]
@@ -102,8 +108,8 @@ mod tests {
             ("anthropic-ratelimit-input-tokens-remaining", "1000"),
             ("anthropic-ratelimit-input-tokens-reset", "2025-12-31T00:00:00Z"),
         ]);
-        assert_eq!(requests, Some(RateLevel::new(0).of(Some(50)).full_in(seconds(30.0))));
-        let past = RateLevel::new(1_000).of(Some(40_000)).full_in(Some(Duration::ZERO));
+        assert_eq!(requests, Some(RateLevel::new(0).with_limit(Some(50)).full_in(seconds(30.0))));
+        let past = RateLevel::new(1_000).with_limit(Some(40_000)).full_in(Some(Duration::ZERO));
         assert_eq!(tokens, Some(past));
     }
 
@@ -138,7 +144,7 @@ mod tests {
             ("anthropic-ratelimit-requests-remaining", "0"),
             ("anthropic-ratelimit-requests-reset", "2026-01-01T01:00:30Z"),
         ]);
-        assert_eq!(requests, Some(RateLevel::new(0).of(Some(50)).full_in(seconds(30.0))));
+        assert_eq!(requests, Some(RateLevel::new(0).with_limit(Some(50)).full_in(seconds(30.0))));
     }
 
     #[test]

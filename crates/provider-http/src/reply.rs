@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::decode::from_slice;
-use crate::endpoint::{Endpoint, Head};
+use crate::endpoint::{Endpoint, ResponseHead};
 use crate::error_body::{is_failure, states_something};
 use crate::framing::FrameError;
 
@@ -14,7 +14,7 @@ use crate::framing::FrameError;
 #[derive(Clone, Copy)]
 pub struct Reply<'r> {
     endpoint: &'r Endpoint,
-    head: &'r Head,
+    head: &'r ResponseHead,
     sink: Option<&'r dyn StreamSink>,
     /// Whether output is streamed as it is received. A whole response is streamed once it is known
     /// to be an answer.
@@ -24,7 +24,7 @@ pub struct Reply<'r> {
 impl<'r> Reply<'r> {
     pub(crate) const fn new(
         endpoint: &'r Endpoint,
-        head: &'r Head,
+        head: &'r ResponseHead,
         sink: Option<&'r dyn StreamSink>,
     ) -> Self {
         Self { endpoint, head, sink, is_live: true }
@@ -42,7 +42,7 @@ impl<'r> Reply<'r> {
     /// The class of a failure in it; [`ProviderError::InvalidResponse`] when it is not JSON, not
     /// the expected JSON, or ends early: as more data follows, nothing was cut off.
     pub fn decode<T: DeserializeOwned>(&self, json: &[u8]) -> Result<T, ProviderError> {
-        self.read(json)?.map_err(|error| self.unexpected(&error))
+        self.read(json)?.map_err(|error| self.json_error(&error))
     }
 
     /// Decodes JSON that the end of the body may have cut off.
@@ -55,7 +55,7 @@ impl<'r> Reply<'r> {
             if error.is_eof() {
                 ProviderError::stream_truncated("the end of the JSON")
             } else {
-                self.unexpected(&error)
+                self.json_error(&error)
             }
         })
     }
@@ -77,7 +77,7 @@ impl<'r> Reply<'r> {
         Ok(from_slice(json))
     }
 
-    fn unexpected(&self, error: &serde_json::Error) -> ProviderError {
+    fn json_error(&self, error: &serde_json::Error) -> ProviderError {
         self.invalid_response(&format!("not the expected JSON: {error}"))
     }
 
@@ -93,7 +93,7 @@ impl<'r> Reply<'r> {
         self.endpoint.invalid_response(why)
     }
 
-    pub(crate) fn unframed(&self, error: FrameError) -> ProviderError {
+    pub(crate) fn frame_error(&self, error: FrameError) -> ProviderError {
         match error {
             FrameError::Invalid(why) => self.invalid_response(&why),
             FrameError::Truncated(missing) => ProviderError::stream_truncated(missing),
@@ -152,7 +152,7 @@ impl<'r> Reply<'r> {
     }
 
     /// Makes the provider state of an answer of this provider and model; `None` without parts.
-    pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
-        self.endpoint.state_of(parts)
+    pub(crate) fn make_provider_state(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
+        self.endpoint.make_provider_state(parts)
     }
 }

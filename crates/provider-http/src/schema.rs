@@ -39,7 +39,7 @@ pub struct Subset {
 impl Subset {
     /// Creates a subset of these keywords.
     #[must_use]
-    pub const fn of(keywords: &'static [&'static str]) -> Self {
+    pub const fn new(keywords: &'static [&'static str]) -> Self {
         Self { keywords, is_closed: false, is_complete: false }
     }
 
@@ -47,7 +47,7 @@ impl Subset {
     /// contain themselves. An object that may have others is closed, as is allowed for an answer
     /// too.
     #[must_use]
-    pub const fn closed(mut self) -> Self {
+    pub const fn with_closed_objects(mut self) -> Self {
         self.is_closed = true;
         self
     }
@@ -197,7 +197,7 @@ mod tests {
         "required",
         "type",
     ];
-    const CLOSED: Subset = Subset::of(KEYWORDS).closed();
+    const CLOSED: Subset = Subset::new(KEYWORDS).with_closed_objects();
 
     #[track_caller]
     fn check(subset: Subset, schema: Value, expected: Option<Value>) {
@@ -213,7 +213,7 @@ mod tests {
         let properties =
             json!({ "a": { "type": "integer" }, "d": { "type": "string", "format": "date" } });
         let open = json!({ "type": "object", "required": ["a"], "properties": properties });
-        check(Subset::of(KEYWORDS), schema.clone(), Some(open.clone()));
+        check(Subset::new(KEYWORDS), schema.clone(), Some(open.clone()));
         let mut closed = open;
         closed["additionalProperties"] = json!(false);
         check(CLOSED, schema.clone(), Some(closed));

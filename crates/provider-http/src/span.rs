@@ -73,11 +73,11 @@ fn span_of_words(words: &[&str]) -> Option<Duration> {
             Some(part) => (part, is_end),
             None => {
                 let Ok(number) = word.parse::<f64>() else { break };
-                let Some((unit, is_end)) = words.next_if(|(unit, _)| unit_of(unit).is_some())
+                let Some((unit, is_end)) = words.next_if(|(unit, _)| unit_seconds(unit).is_some())
                 else {
                     break;
                 };
-                let seconds = number * unit_of(&unit)?;
+                let seconds = number * unit_seconds(&unit)?;
                 (Duration::try_from_secs_f64(seconds).ok()?, is_end)
             }
         };
@@ -109,7 +109,7 @@ fn short_unit(unit: &str) -> Option<f64> {
 }
 
 /// Returns the seconds of a unit, short or as a word.
-fn unit_of(unit: &str) -> Option<f64> {
+fn unit_seconds(unit: &str) -> Option<f64> {
     match unit {
         "day" | "days" => Some(86_400.0),
         "hour" | "hours" | "hr" | "hrs" => Some(3_600.0),

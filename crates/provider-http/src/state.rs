@@ -8,7 +8,7 @@ use crate::accepts::CallIds;
 /// Makes a part of provider state with one field, which belongs to the piece after it.
 #[must_use]
 pub fn keep_field(name: &str, value: &JsonText) -> Option<JsonText> {
-    JsonText::of(&BTreeMap::from([(name, value)])).ok()
+    JsonText::from_value(&BTreeMap::from([(name, value)])).ok()
 }
 
 /// Returns the value of a part that has only this field.
@@ -44,7 +44,7 @@ pub(crate) fn keeps_id(parts: &[StatePart], id: &str) -> bool {
 
 /// A piece of an earlier answer, in the form sent back.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece<'a> {
+pub enum AnswerPiece<'a> {
     /// Some of its text.
     Text(&'a str),
     /// One of its tool calls, by its index.
@@ -53,7 +53,7 @@ pub enum Piece<'a> {
     Kept(JsonText),
 }
 
-impl Piece<'_> {
+impl AnswerPiece<'_> {
     /// Returns whether it is a text of white space alone, which several endpoints refuse.
     #[must_use]
     pub fn is_blank(&self) -> bool {
@@ -66,7 +66,7 @@ impl Piece<'_> {
 ///
 /// ```
 /// use layer0::message::StatePart;
-/// use backstop_provider_http::{Piece, pieces};
+/// use backstop_provider_http::{AnswerPiece, pieces};
 /// use serde_json::json;
 ///
 /// let mut thought = StatePart::new(json!("signed"));
@@ -74,27 +74,27 @@ impl Piece<'_> {
 /// let kept = [thought.clone()];
 /// assert_eq!(
 ///     pieces("ab, c", 1, &kept),
-///     [Piece::Text("ab"), Piece::Kept(thought.data.clone()), Piece::Text(", c"), Piece::Call(0)]
+///     [AnswerPiece::Text("ab"), AnswerPiece::Kept(thought.data.clone()), AnswerPiece::Text(", c"), AnswerPiece::Call(0)]
 /// );
 /// ```
 #[must_use]
-pub fn pieces<'a>(text: &'a str, calls: usize, kept: &[StatePart]) -> Vec<Piece<'a>> {
+pub fn pieces<'a>(text: &'a str, calls: usize, kept: &[StatePart]) -> Vec<AnswerPiece<'a>> {
     let mut pieces = Vec::with_capacity(calls + 2 * kept.len() + 1);
     let (mut said, mut called) = (0, 0);
     for part in kept {
         // A text that was changed since may be shorter, or not have this offset.
         let before = text.get(said..part.text_before).filter(|before| !before.is_empty());
         if let Some(before) = before {
-            pieces.push(Piece::Text(before));
+            pieces.push(AnswerPiece::Text(before));
             said += before.len();
         }
-        pieces.extend((called..part.calls_before.min(calls)).map(Piece::Call));
+        pieces.extend((called..part.calls_before.min(calls)).map(AnswerPiece::Call));
         called = called.max(part.calls_before.min(calls));
-        pieces.push(Piece::Kept(part.data.clone()));
+        pieces.push(AnswerPiece::Kept(part.data.clone()));
     }
     if said < text.len() {
-        pieces.push(Piece::Text(&text[said..]));
+        pieces.push(AnswerPiece::Text(&text[said..]));
     }
-    pieces.extend((called..calls).map(Piece::Call));
+    pieces.extend((called..calls).map(AnswerPiece::Call));
     pieces
 }

@@ -9,7 +9,7 @@ use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 ///
 /// Empty lines are skipped; a line that is not JSON is a frame too. Invalid UTF-8 is replaced.
 #[derive(Debug, Default)]
-pub struct Values {
+pub struct JsonSplitter {
     bytes: Vec<u8>,
     /// The end of the lines read so far.
     taken: usize,
@@ -60,7 +60,7 @@ impl OpenValue {
     }
 }
 
-impl Values {
+impl JsonSplitter {
     /// Returns the next complete line that is not empty.
     fn next_line(&mut self) -> Option<String> {
         while let Some(end) = memchr::memchr(b'\n', &self.bytes[self.searched..]) {
@@ -85,7 +85,7 @@ impl Values {
     }
 }
 
-impl Framing for Values {
+impl Framing for JsonSplitter {
     type Frame = String;
 
     const IS_JSON: bool = true;
@@ -143,7 +143,7 @@ mod tests {
 
     /// Pushes the pieces; returns the values, and whether the end of the body cut one off.
     fn read(pieces: &[&[u8]]) -> (Vec<String>, bool) {
-        let mut buffer = Values::default();
+        let mut buffer = JsonSplitter::default();
         let mut values = Vec::new();
         for piece in pieces {
             buffer.push(piece).unwrap();
@@ -202,14 +202,15 @@ mod tests {
     #[test]
     fn no_line_grows_without_bound() {
         let megabyte = vec![b'x'; 1024 * 1024];
-        let mut line = Values::default();
+        let mut line = JsonSplitter::default();
         for _ in 0..32 {
             line.push(&megabyte).unwrap();
             assert_eq!(line.next().unwrap(), None);
         }
         assert!(line.push(&megabyte).is_err());
 
-        let mut stream = Values { of_stream: MAX_STREAM_BYTES - 1, ..Values::default() };
+        let mut stream =
+            JsonSplitter { of_stream: MAX_STREAM_BYTES - 1, ..JsonSplitter::default() };
         assert!(stream.push(b"\n").is_ok());
         assert!(stream.push(b"\n").is_err());
     }
@@ -223,7 +224,7 @@ mod tests {
                 "\\\n",
             ] {
                 let body = begin.to_owned() + &unit.repeat(64 * 1024 / unit.len());
-                let mut values = Values::default();
+                let mut values = JsonSplitter::default();
                 let (mut lines, mut checked) = (0, 0);
                 values.push(body.as_bytes()).unwrap();
                 while let Some(line) = values.next_line() {

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_provider_http::{
-    ConfigError, Draft, Endpoint, Event, Events, HttpProvider, HttpProviderBuilder, Protocol,
-    Reply, Row, Stream,
+    Draft, Endpoint, Events, FailureRule, HttpProvider, HttpProviderBuilder, Protocol,
+    ProviderConfigError, Reply, SseEvent, Stream,
 };
 use backstop_testkit::{ClosedPort, Loopback, Reply as Sent};
 use layer0::Failure;
@@ -29,13 +29,13 @@ struct Plain;
 impl Protocol for Plain {
     const NAME: &'static str = "plain";
     const KEY_VARIABLE: &'static str = "PLAIN_API_KEY";
-    const ROWS: &'static [Row] = &[];
+    const ROWS: &'static [FailureRule] = &[];
     type Framing = Events;
     type Response = String;
     type Stream = Pieces;
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
-        Err(ConfigError::missing_setting("base URL", "PLAIN_URL"))
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
+        Err(ProviderConfigError::missing_setting("base URL", "PLAIN_URL"))
     }
 
     fn path(&self, _model: &str, _is_streamed: bool) -> String {
@@ -66,9 +66,13 @@ impl Protocol for Plain {
 struct Pieces(Draft);
 
 impl Stream for Pieces {
-    type Frame = Event;
+    type Frame = SseEvent;
 
-    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+    fn take(
+        &mut self,
+        event: SseEvent,
+        reply: &Reply<'_>,
+    ) -> Result<ControlFlow<()>, ProviderError> {
         self.0.say(&event.data, reply);
         Ok(ControlFlow::Continue(()))
     }
@@ -138,9 +142,9 @@ async fn streamed_answers_are_bounded_as_whole_ones() {
 #[test]
 fn default_base_url_is_the_providers_own() {
     let error = HttpProviderBuilder::<Plain>::new("m").build().unwrap_err();
-    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(matches!(error, ProviderConfigError::MissingKey { .. }), "{error:?}");
     let error = HttpProviderBuilder::<Plain>::new("m").api_key("0123456789").build().unwrap_err();
-    assert!(matches!(error, ConfigError::MissingSetting { .. }), "{error:?}");
+    assert!(matches!(error, ProviderConfigError::MissingSetting { .. }), "{error:?}");
 }
 
 /// Returns whether the process has a default crypto provider; no test here sets one.

@@ -4,15 +4,15 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply,
-    Row, Stream, Turns, Values,
+    Accepts, ApiKey, Endpoint, FailureRule, HttpProvider, HttpProviderBuilder, JsonSplitter,
+    MessageOrder, Protocol, ProviderConfigError, Reply, Stream,
 };
 use serde::Serialize;
 
 use crate::classify::ROWS;
-use crate::request::ChatRequest;
+use crate::request::OllamaRequest;
 use crate::response::Chunk;
-use crate::stream::ChatStream;
+use crate::stream::OllamaStream;
 
 /// The base URL of a server on this machine.
 pub const BASE_URL: &str = "http://localhost:11434";
@@ -54,7 +54,7 @@ pub type OllamaProvider = HttpProvider<OllamaChat>;
 /// use backstop_provider_ollama::Ollama;
 ///
 /// let local = Ollama::new("qwen3").with(|it| it.context_tokens(32_768)).build()?;
-/// # Ok::<(), backstop_provider_http::ConfigError>(())
+/// # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct OllamaChat {
@@ -76,17 +76,17 @@ impl Protocol for OllamaChat {
     const NAME: &'static str = "ollama";
     const KEY_VARIABLE: &'static str = KEY_VARIABLE;
     const NEEDS_KEY: bool = false;
-    const ROWS: &'static [Row] = ROWS;
-    type Framing = Values;
+    const ROWS: &'static [FailureRule] = ROWS;
+    type Framing = JsonSplitter;
     type Response = Chunk;
-    type Stream = ChatStream;
+    type Stream = OllamaStream;
 
-    fn from_env() -> Result<(Self, Option<ApiKey>), ConfigError> {
+    fn from_env() -> Result<(Self, Option<ApiKey>), ProviderConfigError> {
         let hosted = Self { is_hosted: true, ..Self::default() };
         Ok((hosted, Some(ApiKey::from_env(KEY_VARIABLE)?)))
     }
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
         Ok(if self.is_hosted { HOSTED_URL } else { BASE_URL }.into())
     }
 
@@ -114,7 +114,7 @@ impl Protocol for OllamaChat {
 
     /// Templates of many models refuse other orders.
     fn accepts(&self, _: &Endpoint) -> Accepts {
-        Accepts::everything().turns(Turns::Alternate)
+        Accepts::everything().turns(MessageOrder::Alternate)
     }
 
     fn request<'a>(
@@ -123,19 +123,19 @@ impl Protocol for OllamaChat {
         request: &'a ModelRequest,
         is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError> {
-        ChatRequest::new(endpoint, request, self.context_tokens, is_streamed)
+        OllamaRequest::new(endpoint, request, self.context_tokens, is_streamed)
     }
 
     fn response(&self, chunk: Chunk, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
         if !chunk.is_answer() {
             return Err(reply.invalid_response("an answer without a message"));
         }
-        let mut stream = ChatStream::default();
+        let mut stream = OllamaStream::default();
         stream.add(chunk, reply);
         stream.finish(reply)
     }
 
-    fn stream(&self) -> ChatStream {
-        ChatStream::default()
+    fn stream(&self) -> OllamaStream {
+        OllamaStream::default()
     }
 }

@@ -4,14 +4,14 @@
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
 use backstop_provider_http::Class::{ContextOverflow, QuotaExhausted};
-use backstop_provider_http::Row;
+use backstop_provider_http::FailureRule;
 use backstop_provider_http::When::Message;
 
 /// The first match wins, and the status decides without one.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[FailureRule] = &[
     // The conversation is too long: Ollama; its hosted service; the llama.cpp inside. The status was
     // 400, 413 or 500, by version.
-    Row::any(
+    FailureRule::any(
         Message(&[
             "input length exceeds the context length",
             "exceeded max context length",
@@ -21,5 +21,5 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     // The hosted service's hourly and weekly limits, which outlast any retry: “you have reached
     // your weekly usage limit”.
-    Row::new(429, Message(&["usage limit"]), QuotaExhausted),
+    FailureRule::new(429, Message(&["usage limit"]), QuotaExhausted),
 ];

@@ -10,7 +10,7 @@
 //! use backstop_provider_ollama::Ollama;
 //!
 //! let local = Ollama::new("qwen3").build()?;
-//! # Ok::<(), backstop_provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 //! ```
 
 mod chat;

@@ -14,13 +14,13 @@ use serde::Serialize;
 pub(crate) const THINKING: &str = "thinking";
 
 #[derive(Serialize)]
-pub(crate) struct ChatRequest<'a> {
+pub(crate) struct OllamaRequest<'a> {
     model: &'a str,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<OllamaMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(skip_serializing_if = "Options::is_empty")]
-    options: Options<'a>,
+    tools: Vec<OllamaTool<'a>>,
+    #[serde(skip_serializing_if = "OllamaOptions::is_empty")]
+    options: OllamaOptions<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     think: Option<Think>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ impl From<ReasoningEffort> for Think {
 }
 
 #[derive(Serialize, PartialEq, Default)]
-struct Options<'a> {
+struct OllamaOptions<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     num_ctx: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,15 +63,15 @@ struct Options<'a> {
     seed: Option<i64>,
 }
 
-impl Options<'_> {
+impl OllamaOptions<'_> {
     fn is_empty(&self) -> bool {
-        *self == Options::default()
+        *self == OllamaOptions::default()
     }
 }
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum WireMessage<'a> {
+enum OllamaMessage<'a> {
     System {
         content: &'a str,
     },
@@ -86,7 +86,7 @@ enum WireMessage<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         thinking: Option<JsonText>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<WireCall<'a>>,
+        tool_calls: Vec<OllamaCall<'a>>,
     },
     Tool {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,30 +96,30 @@ enum WireMessage<'a> {
 }
 
 #[derive(Serialize)]
-struct WireCall<'a> {
-    function: WireFunction<'a>,
+struct OllamaCall<'a> {
+    function: OllamaFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct WireFunction<'a> {
+struct OllamaFunction<'a> {
     name: &'a str,
     arguments: Cow<'a, JsonText>,
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct OllamaTool<'a> {
     r#type: &'static str,
-    function: WireToolFunction<'a>,
+    function: OllamaToolFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct WireToolFunction<'a> {
+struct OllamaToolFunction<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a JsonText,
 }
 
-impl<'a> ChatRequest<'a> {
+impl<'a> OllamaRequest<'a> {
     pub(crate) fn new(
         endpoint: &'a Endpoint,
         request: &'a ModelRequest,
@@ -139,7 +139,7 @@ impl<'a> ChatRequest<'a> {
                 .map(|message| wire_message(message, endpoint, &mut names))
                 .collect::<Result<_, _>>()?,
             tools: request.tools.iter().map(wire_tool).collect(),
-            options: Options {
+            options: OllamaOptions {
                 num_ctx: context_tokens,
                 num_predict: settings.max_output_tokens,
                 temperature: settings.temperature,
@@ -161,16 +161,17 @@ fn wire_message<'a>(
     message: &'a Message,
     endpoint: &Endpoint,
     names: &mut BTreeMap<&'a str, &'a str>,
-) -> Result<WireMessage<'a>, ProviderError> {
+) -> Result<OllamaMessage<'a>, ProviderError> {
     Ok(match message {
-        Message::System { content } => WireMessage::System { content },
-        Message::User { content, images } => {
-            WireMessage::User { content, images: images.iter().map(|image| &*image.data).collect() }
-        }
+        Message::System { content } => OllamaMessage::System { content },
+        Message::User { content, images } => OllamaMessage::User {
+            content,
+            images: images.iter().map(|image| &*image.data).collect(),
+        },
         Message::Assistant { content, tool_calls, provider_state } => {
-            let kept = endpoint.parts_of(provider_state.as_ref());
+            let kept = endpoint.state_parts(provider_state.as_ref());
             names.extend(tool_calls.iter().map(|call| (call.id.as_str(), &*call.name)));
-            WireMessage::Assistant {
+            OllamaMessage::Assistant {
                 content,
                 thinking: kept.iter().find_map(|part| kept_field(&part.data, THINKING)),
                 tool_calls: tool_calls.iter().map(wire_call).collect(),
@@ -178,21 +179,21 @@ fn wire_message<'a>(
         }
         // The protocol has neither a mark for failed calls nor images of tools; the text mentions both.
         Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
-            WireMessage::Tool { tool_name: names.get(tool_call_id.as_str()).copied(), content }
+            OllamaMessage::Tool { tool_name: names.get(tool_call_id.as_str()).copied(), content }
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     })
 }
 
-fn wire_call(call: &ToolCall) -> WireCall<'_> {
+fn wire_call(call: &ToolCall) -> OllamaCall<'_> {
     let arguments = sendable_arguments(&call.arguments);
-    WireCall { function: WireFunction { name: &call.name, arguments } }
+    OllamaCall { function: OllamaFunction { name: &call.name, arguments } }
 }
 
-fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool {
+fn wire_tool(tool: &ToolSpec) -> OllamaTool<'_> {
+    OllamaTool {
         r#type: "function",
-        function: WireToolFunction {
+        function: OllamaToolFunction {
             name: &tool.name,
             description: &tool.description,
             parameters: &tool.schema,

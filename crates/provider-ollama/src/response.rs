@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// A whole response, or one of its lines.
 #[derive(Deserialize)]
 pub struct Chunk {
-    pub(crate) message: Option<AnswerMessage>,
+    pub(crate) message: Option<OllamaAnswerMessage>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(crate) done: bool,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -36,17 +36,17 @@ impl Chunk {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct AnswerMessage {
+pub(crate) struct OllamaAnswerMessage {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) content: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thinking: Option<String>,
-    pub(crate) tool_calls: Option<Vec<AnswerCall>>,
+    pub(crate) tool_calls: Option<Vec<OllamaAnswerCall>>,
 }
 
 /// A call, which is never sent in pieces.
 #[derive(Deserialize)]
-pub(crate) struct AnswerCall {
+pub(crate) struct OllamaAnswerCall {
     /// Sent by newer versions.
     #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
@@ -60,8 +60,8 @@ struct AnswerFunction {
     arguments: Option<Box<RawValue>>,
 }
 
-impl From<AnswerCall> for CallDraft {
-    fn from(call: AnswerCall) -> Self {
+impl From<OllamaAnswerCall> for CallDraft {
+    fn from(call: OllamaAnswerCall) -> Self {
         let mut draft = Self::new(call.id.unwrap_or_default(), call.function.name);
         draft.take(call.function.arguments);
         draft

@@ -12,13 +12,13 @@ use crate::response::Chunk;
 
 /// An answer assembled from lines. It ends with a line with `done: true`.
 #[derive(Default)]
-pub struct ChatStream {
+pub struct OllamaStream {
     draft: Draft,
     done_reason: Option<String>,
     is_done: bool,
 }
 
-impl Stream for ChatStream {
+impl Stream for OllamaStream {
     type Frame = String;
 
     fn take(&mut self, line: String, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
@@ -59,7 +59,7 @@ impl Stream for ChatStream {
     }
 }
 
-impl ChatStream {
+impl OllamaStream {
     /// Adds a whole response, or the next piece of one.
     pub(crate) fn add(&mut self, chunk: Chunk, reply: &Reply<'_>) {
         if let Some(usage) = chunk.usage() {

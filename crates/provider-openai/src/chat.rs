@@ -14,7 +14,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
+    Accepts, Endpoint, Events, FailureRule, HttpProvider, HttpProviderBuilder, Protocol,
+    ProviderConfigError, Reply,
 };
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ use self::request::{ChatRequest, Dialect, MaxTokens};
 use self::response::ChatResponse;
 use self::stream::ChatStream;
 use crate::classify::ROWS;
-use crate::dialect::{ChatDialect, Fields};
+use crate::dialect::{ChatDialect, RequestFields};
 use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
 /// A builder of a provider that speaks [`ChatCompletions`].
@@ -138,12 +139,12 @@ impl ChatCompletions {
 impl Protocol for ChatCompletions {
     const NAME: &'static str = "openai";
     const KEY_VARIABLE: &'static str = KEY_VARIABLE;
-    const ROWS: &'static [Row] = ROWS;
+    const ROWS: &'static [FailureRule] = ROWS;
     type Framing = Events;
     type Response = ChatResponse;
     type Stream = ChatStream;
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
         Ok(BASE_URL.into())
     }
 
@@ -187,7 +188,7 @@ impl Protocol for ChatCompletions {
         let known = self.dialect_at(endpoint);
         let dialect = Dialect {
             max_tokens,
-            stream_options: !self.omits_stream_options && known.fields() == Fields::Usual,
+            stream_options: !self.omits_stream_options && known.fields() == RequestFields::Usual,
             reasoning: known.reasoning(),
             fields: known.fields(),
         };

@@ -6,26 +6,30 @@ use backstop_provider_http::Class::{
     AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, Malformed, NotFound,
     QuotaExhausted, RateLimited, Transient,
 };
-use backstop_provider_http::Row;
+use backstop_provider_http::FailureRule;
 use backstop_provider_http::When::{Code, Has, Message, MessageStart, Type};
 
 /// The first match wins, and the status decides without one.
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[FailureRule] = &[
     // The conversation is too long: OpenAI; llama.cpp; Mistral; OpenRouter, vLLM, Groq; Cohere.
-    Row::any(Code(&["context_length_exceeded"]), ContextOverflow),
-    Row::any(Type(&["exceed_context_size_error"]), ContextOverflow),
-    Row::new(400, Code(&["3051"]), ContextOverflow),
-    Row::any(
+    FailureRule::any(Code(&["context_length_exceeded"]), ContextOverflow),
+    FailureRule::any(Type(&["exceed_context_size_error"]), ContextOverflow),
+    FailureRule::new(400, Code(&["3051"]), ContextOverflow),
+    FailureRule::any(
         Message(&["maximum context length", "reduce the length of the messages"]),
         ContextOverflow,
     ),
-    Row::new(400, MessageStart(&["too many tokens"]), ContextOverflow),
+    FailureRule::new(400, MessageStart(&["too many tokens"]), ContextOverflow),
     // Filters: Azure; OpenRouter.
-    Row::new(400, Code(&["content_filter", "ResponsibleAIPolicyViolation"]), ContentBlocked),
-    Row::new(403, Has("/error/metadata/flagged_input"), ContentBlocked),
+    FailureRule::new(
+        400,
+        Code(&["content_filter", "ResponsibleAIPolicyViolation"]),
+        ContentBlocked,
+    ),
+    FailureRule::new(403, Has("/error/metadata/flagged_input"), ContentBlocked),
     // Those of Responses have status 400 or 403, or are inside a 200. A flagged prompt and a
     // malformed one have the same code; the message distinguishes them.
-    Row::any(
+    FailureRule::any(
         Code(&[
             "bio_policy",
             "cyber_policy",
@@ -34,13 +38,13 @@ pub(crate) const ROWS: &[Row] = &[
         ]),
         ContentBlocked,
     ),
-    Row::new(400, Message(&["violating our usage policy"]), ContentBlocked),
+    FailureRule::new(400, Message(&["violating our usage policy"]), ContentBlocked),
     // Groq: the model wrote a call, or structured output, that cannot be parsed.
-    Row::new(400, Code(&["tool_use_failed", "output_parse_failed"]), Malformed),
+    FailureRule::new(400, Code(&["tool_use_failed", "output_parse_failed"]), Malformed),
     // The status is 404, 400 or 403.
-    Row::any(Code(&["model_not_found"]), NotFound),
+    FailureRule::any(Code(&["model_not_found"]), NotFound),
     // A 429 that does not pass comes before those that do.
-    Row::new(
+    FailureRule::new(
         429,
         Code(&[
             "insufficient_quota",
@@ -52,18 +56,18 @@ pub(crate) const ROWS: &[Row] = &[
         ]),
         QuotaExhausted,
     ),
-    Row::new(429, Type(&["insufficient_quota"]), QuotaExhausted),
-    Row::new(429, Code(&["rate_limit_exceeded", "slow_down"]), RateLimited),
-    Row::new(429, Type(&["rate_limit_error", "requests", "tokens"]), RateLimited),
+    FailureRule::new(429, Type(&["insufficient_quota"]), QuotaExhausted),
+    FailureRule::new(429, Code(&["rate_limit_exceeded", "slow_down"]), RateLimited),
+    FailureRule::new(429, Type(&["rate_limit_error", "requests", "tokens"]), RateLimited),
     // These rows matter without a status: inside a 200.
-    Row::new(400, Code(&["conversation_locked"]), Transient),
-    Row::new(401, Code(&["invalid_api_key"]), AuthFailed),
-    Row::new(401, Type(&["authentication_error"]), AuthFailed),
-    Row::new(503, Code(&["server_is_overloaded"]), Transient),
-    Row::new(503, Type(&["service_unavailable_error"]), Transient),
-    Row::new(500, Type(&["server_error"]), Transient),
-    Row::new(500, Code(&["server_error"]), Transient),
-    Row::new(
+    FailureRule::new(400, Code(&["conversation_locked"]), Transient),
+    FailureRule::new(401, Code(&["invalid_api_key"]), AuthFailed),
+    FailureRule::new(401, Type(&["authentication_error"]), AuthFailed),
+    FailureRule::new(503, Code(&["server_is_overloaded"]), Transient),
+    FailureRule::new(503, Type(&["service_unavailable_error"]), Transient),
+    FailureRule::new(500, Type(&["server_error"]), Transient),
+    FailureRule::new(500, Code(&["server_error"]), Transient),
+    FailureRule::new(
         400,
         Code(&[
             "empty_image_file",
@@ -84,5 +88,5 @@ pub(crate) const ROWS: &[Row] = &[
         ]),
         InvalidRequest,
     ),
-    Row::new(400, Type(&["invalid_request_error"]), InvalidRequest),
+    FailureRule::new(400, Type(&["invalid_request_error"]), InvalidRequest),
 ];

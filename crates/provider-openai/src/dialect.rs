@@ -1,6 +1,6 @@
 //! Endpoints that speak Chat Completions, and the limits of each, as data.
 
-use backstop_provider_http::{Accepts, CallIds, Endpoint, Turns};
+use backstop_provider_http::{Accepts, CallIds, Endpoint, MessageOrder};
 
 /// An endpoint that speaks Chat Completions in its own way.
 ///
@@ -32,19 +32,19 @@ pub enum ChatDialect {
 }
 
 /// The facts of a dialect.
-struct Row {
+struct DialectProfile {
     dialect: ChatDialect,
     name: &'static str,
     /// Suffixes of host names.
     hosts: &'static [&'static str],
     accepts: Accepts,
     reasoning: KeptReasoning,
-    fields: Fields,
+    fields: RequestFields,
 }
 
 /// Names of the fields of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fields {
+pub(crate) enum RequestFields {
     /// Mistral's fields: unknown ones are refused with status 422, `stream_options` among them;
     /// streams have usage without a request for it.
     Mistral,
@@ -70,66 +70,66 @@ pub(crate) enum KeptReasoning {
 /// Limits of an endpoint that may be any of them, or a gateway to any provider. Ids that it gave
 /// itself are kept.
 const COMPATIBLE: Accepts =
-    Accepts::everything().call_ids(CallIds::up_to(40)).turns(Turns::Alternate).plain_keys();
+    Accepts::everything().call_ids(CallIds::up_to(40)).turns(MessageOrder::Alternate).plain_keys();
 
-const ROWS: [Row; 6] = [
+const ROWS: [DialectProfile; 6] = [
     // Chat templates of llama.cpp and vLLM raise "Conversation roles must alternate user/assistant".
-    Row {
+    DialectProfile {
         dialect: ChatDialect::Compatible,
         name: "compatible",
         hosts: &[],
         accepts: COMPATIBLE,
         reasoning: KeptReasoning::AsItCame,
-        fields: Fields::Usual,
+        fields: RequestFields::Usual,
     },
     // "The `reasoning_content` in the thinking mode must be passed back to the API":
     // <https://api-docs.deepseek.com/guides/thinking_mode>, <https://platform.moonshot.ai/docs>.
-    Row {
+    DialectProfile {
         dialect: ChatDialect::DeepSeek,
         name: "deepseek",
         hosts: &["api.deepseek.com", "api.kimi.com", "api.moonshot.ai", "api.moonshot.cn"],
         accepts: COMPATIBLE,
         reasoning: KeptReasoning::Required,
-        fields: Fields::Usual,
+        fields: RequestFields::Usual,
     },
     // Signatures of thoughts come in `extra_content`:
     // <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-    Row {
+    DialectProfile {
         dialect: ChatDialect::Gemini,
         name: "gemini",
         hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"],
         accepts: COMPATIBLE,
         reasoning: KeptReasoning::Signed,
-        fields: Fields::Usual,
+        fields: RequestFields::Usual,
     },
     // "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (code 3280) and "Unexpected role 'user'
     // after role 'tool'" (code 3230). Thoughts are to be replayed with every answer:
     // <https://github.com/mistralai/client-ts/blob/main/examples/src/reasoning_multi_turn.ts>.
-    Row {
+    DialectProfile {
         dialect: ChatDialect::Mistral,
         name: "mistral",
         hosts: &["api.mistral.ai", "codestral.mistral.ai"],
         accepts: COMPATIBLE.call_ids(CallIds::exactly(9)),
         reasoning: KeptReasoning::Parts,
-        fields: Fields::Mistral,
+        fields: RequestFields::Mistral,
     },
     // "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40".
-    Row {
+    DialectProfile {
         dialect: ChatDialect::OpenAi,
         name: "openai",
         hosts: &["api.openai.com", "openai.azure.com", "cognitiveservices.azure.com"],
         accepts: Accepts::everything().call_ids(CallIds::up_to(40)),
         reasoning: KeptReasoning::Nothing,
-        fields: Fields::Usual,
+        fields: RequestFields::Usual,
     },
     // <https://openrouter.ai/docs/use-cases/reasoning-tokens#preserving-reasoning-blocks>
-    Row {
+    DialectProfile {
         dialect: ChatDialect::OpenRouter,
         name: "openrouter",
         hosts: &["openrouter.ai"],
         accepts: COMPATIBLE,
         reasoning: KeptReasoning::Details,
-        fields: Fields::Usual,
+        fields: RequestFields::Usual,
     },
 ];
 
@@ -179,11 +179,11 @@ impl ChatDialect {
         self.row().reasoning
     }
 
-    pub(crate) fn fields(self) -> Fields {
+    pub(crate) fn fields(self) -> RequestFields {
         self.row().fields
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static DialectProfile {
         ROWS.iter().find(|row| row.dialect == self).unwrap_or(&ROWS[0])
     }
 }

@@ -13,7 +13,7 @@
 //! use backstop_provider_openai::OpenAi;
 //!
 //! let local = OpenAi::new("qwen3").base_url("http://localhost:8080/v1").build()?;
-//! # Ok::<(), backstop_provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 //! ```
 
 mod chat;

@@ -27,7 +27,7 @@ pub(crate) const EFFORTS: &[ReasoningEffort] = &[
 
 /// The keywords of schemas that are enforced strictly:
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
-const STRICT: Subset = Subset::of(&[
+const STRICT: Subset = Subset::new(&[
     "$defs",
     "$ref",
     "anyOf",
@@ -50,20 +50,20 @@ const STRICT: Subset = Subset::of(&[
     "title",
     "type",
 ])
-.closed()
+.with_closed_objects()
 .complete();
 
 /// An output schema, in the form of both protocols.
 #[derive(Serialize)]
-pub(crate) struct Form<'a> {
+pub(crate) struct OpenAiSchema<'a> {
     name: &'a str,
     schema: JsonText,
     /// Whether the schema is enforced. One with unsupported keywords is only shown to the model.
     strict: bool,
 }
 
-impl<'a> Form<'a> {
-    pub(crate) fn of(output: &'a OutputSchema) -> Option<Self> {
+impl<'a> OpenAiSchema<'a> {
+    pub(crate) fn from_schema(output: &'a OutputSchema) -> Option<Self> {
         let schema = output.schema.value();
         let name = &*output.name;
         match STRICT.fit(&schema) {
@@ -80,7 +80,7 @@ impl<'a> Form<'a> {
 /// Returns the support for the output schema of a request. A compatible server may enforce it
 /// without showing it to the model.
 pub(crate) fn output_support(endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
-    match request.output.as_ref().and_then(Form::of) {
+    match request.output.as_ref().and_then(OpenAiSchema::from_schema) {
         Some(form) if form.strict && endpoint.is_own() => OutputSupport::Native,
         Some(_) => OutputSupport::Constrained,
         None => OutputSupport::Prompt,

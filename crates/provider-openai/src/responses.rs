@@ -15,8 +15,8 @@ use backstop_provider::{
     ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
 };
 use backstop_provider_http::{
-    Accepts, CallIds, ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol,
-    Reply, Row,
+    Accepts, CallIds, Endpoint, Events, FailureRule, HttpProvider, HttpProviderBuilder, Protocol,
+    ProviderConfigError, Reply,
 };
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output
 /// use backstop_provider_openai::OpenAiResponses;
 ///
 /// let local = OpenAiResponses::new("gpt-oss").base_url("http://localhost:8080/v1").build()?;
-/// # Ok::<(), backstop_provider_http::ConfigError>(())
+/// # Ok::<(), backstop_provider_http::ProviderConfigError>(())
 /// ```
 pub type OpenAiResponses = HttpProviderBuilder<Responses>;
 
@@ -100,12 +100,12 @@ impl Responses {
 impl Protocol for Responses {
     const NAME: &'static str = "openai-responses";
     const KEY_VARIABLE: &'static str = KEY_VARIABLE;
-    const ROWS: &'static [Row] = ROWS;
+    const ROWS: &'static [FailureRule] = ROWS;
     type Framing = Events;
     type Response = WireResponse;
     type Stream = ResponsesStream;
 
-    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+    fn base_url(&self) -> Result<Cow<'static, str>, ProviderConfigError> {
         Ok(BASE_URL.into())
     }
 

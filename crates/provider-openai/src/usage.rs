@@ -32,7 +32,7 @@ impl Counts {
     /// OpenAI includes reasoning in the tokens of the answer. xAI counts it separately, and
     /// Gemini's compatible endpoint only includes it in the total. The excess of the total over
     /// prompt and answer was generated, so it is billed as output.
-    pub(crate) fn billed(self) -> TokenUsage {
+    pub(crate) fn billed_tokens(self) -> TokenUsage {
         let input = self.input.or_else(|| Some(self.total?.saturating_sub(self.output?)));
         let input = input.unwrap_or_default();
         let output = self.output.unwrap_or_default();
@@ -55,7 +55,8 @@ mod tests {
         #[track_caller]
         fn check(counts: [Option<u64>; 4], expected: (u64, u64)) {
             let [input, output, reasoning, total] = counts;
-            let billed = Counts { input, output, reasoning, total, ..Counts::default() }.billed();
+            let billed =
+                Counts { input, output, reasoning, total, ..Counts::default() }.billed_tokens();
             assert_eq!((billed.input_tokens, billed.output_tokens), expected, "{counts:?}");
         }
         // OpenAI, xAI, Gemini's compatible endpoint.

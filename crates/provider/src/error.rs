@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use layer0::error::BoxError;
-use layer0::failure::{ErrorText, Failure, Inner, Seconds, chain};
+use layer0::failure::{ErrorText, Failure, InnerError, Seconds, chain};
 use layer0::text;
 use thiserror::Error;
 
@@ -67,7 +67,7 @@ pub enum ProviderError {
         elapsed: Duration,
         /// The failure of the last attempt.
         #[source]
-        last: Inner<ProviderError>,
+        last: InnerError<ProviderError>,
     },
     /// The provider refused the request as malformed.
     ///
@@ -128,7 +128,7 @@ pub enum ProviderError {
     #[non_exhaustive]
     Several {
         /// The failure that passes first, or the last one if none passes.
-        failure: Inner<ProviderError>,
+        failure: InnerError<ProviderError>,
         /// The causes of `failure`, then the other failures with theirs.
         #[source]
         others: ErrorText,

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub use failure::RecordedFailure;
-pub use told::Told;
+pub use told::RecordedStream;
 
 use lock::lock;
 use told::Listening;
@@ -34,9 +34,9 @@ pub struct Exchange {
     /// Whether the call was to [`Provider::stream`].
     pub streamed: bool,
     /// The values that the sink received before the end.
-    pub told: Told,
+    pub told: RecordedStream,
     /// The result.
-    pub answer: Answer,
+    pub answer: RecordedAnswer,
     /// Whether the provider reports all billed tokens, [`Provider::reports_all_usage`].
     #[serde(default)]
     pub reports_all_usage: bool,
@@ -46,7 +46,7 @@ pub struct Exchange {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Answer {
+pub enum RecordedAnswer {
     /// A response.
     Answered(ModelResponse),
     /// A failure.
@@ -89,16 +89,16 @@ pub struct RecordedProvider {
 }
 
 enum Tape {
-    Records { inner: Arc<dyn Provider>, kept: Mutex<Vec<Kept>> },
+    Records { inner: Arc<dyn Provider>, kept: Mutex<Vec<OpenExchange>> },
     Replays { exchanges: Vec<Exchange>, next: AtomicUsize },
 }
 
 /// An exchange that may not have ended. Its index is that of its call in the order of beginning.
-struct Kept {
+struct OpenExchange {
     request: JsonText,
     streamed: bool,
-    told: Arc<Mutex<Told>>,
-    answer: Answer,
+    told: Arc<Mutex<RecordedStream>>,
+    answer: RecordedAnswer,
     reports_all_usage: bool,
 }
 
@@ -144,7 +144,7 @@ impl RecordedProvider {
 
     /// Returns the number of recorded exchanges that were not replayed yet.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         match &self.tape {
             Tape::Records { kept, .. } => lock(kept).len(),
             Tape::Replays { exchanges, next } => {
@@ -170,7 +170,7 @@ impl RecordedProvider {
     async fn record(
         &self,
         inner: &dyn Provider,
-        kept: &Mutex<Vec<Kept>>,
+        kept: &Mutex<Vec<OpenExchange>>,
         request: &ModelRequest,
         streamed: bool,
     ) -> Result<ModelResponse, ProviderError> {
@@ -179,8 +179,8 @@ impl RecordedProvider {
             let request = self.redact_json(&as_json(request));
             let mut kept = lock(kept);
             let reports_all_usage = inner.reports_all_usage();
-            let answer = Answer::Unanswered;
-            kept.push(Kept { request, streamed, told, answer, reports_all_usage });
+            let answer = RecordedAnswer::Unanswered;
+            kept.push(OpenExchange { request, streamed, told, answer, reports_all_usage });
             kept.len() - 1
         };
         let request = ModelRequest { sink: Some(Arc::new(sink)), ..request.clone() };
@@ -189,10 +189,10 @@ impl RecordedProvider {
             false => inner.complete(&request).await,
         };
         let answer = match &result {
-            Ok(response) => Answer::Answered(response.clone()),
-            Err(error) => Answer::Failed(error.into()),
+            Ok(response) => RecordedAnswer::Answered(response.clone()),
+            Err(error) => RecordedAnswer::Failed(error.into()),
         };
-        let answer = JsonText::of(&answer)
+        let answer = JsonText::from_value(&answer)
             .and_then(|answer| self.redact_json(&answer).read())
             .map_err(|error| ProviderError::Other(error.into()))?;
         lock(kept)[place].answer = answer;
@@ -227,13 +227,13 @@ impl RecordedProvider {
             exchange.told.tell(&**sink);
         }
         match &exchange.answer {
-            Answer::Answered(response) => Ok(response.clone()),
-            Answer::Failed(failure) => Err(failure.into()),
-            Answer::Unanswered => std::future::pending().await,
+            RecordedAnswer::Answered(response) => Ok(response.clone()),
+            RecordedAnswer::Failed(failure) => Err(failure.into()),
+            RecordedAnswer::Unanswered => std::future::pending().await,
         }
     }
 
-    fn to_exchange(&self, kept: &Kept) -> Exchange {
+    fn to_exchange(&self, kept: &OpenExchange) -> Exchange {
         Exchange {
             request: kept.request.clone(),
             streamed: kept.streamed,
@@ -252,7 +252,7 @@ impl fmt::Debug for RecordedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordedProvider")
             .field("records", &matches!(self.tape, Tape::Records { .. }))
-            .field("left", &self.left())
+            .field("left", &self.remaining())
             .finish_non_exhaustive()
     }
 }
@@ -317,7 +317,7 @@ impl Provider for RecordedProvider {
 
 fn as_json(request: &ModelRequest) -> JsonText {
     #[derive(Serialize)]
-    struct Asked<'r> {
+    struct RequestJson<'r> {
         messages: &'r [Arc<Message>],
         tools: &'r [ToolSpec],
         #[serde(flatten)]
@@ -325,13 +325,13 @@ fn as_json(request: &ModelRequest) -> JsonText {
         #[serde(skip_serializing_if = "Option::is_none")]
         output: Option<&'r OutputSchema>,
     }
-    let asked = Asked {
+    let asked = RequestJson {
         messages: request.messages.messages(),
         tools: &request.tools,
         settings: &request.settings,
         output: request.output.as_ref(),
     };
-    JsonText::of(&asked).unwrap_or_default()
+    JsonText::from_value(&asked).unwrap_or_default()
 }
 
 /// Returns the JSON pointer of the first different part.

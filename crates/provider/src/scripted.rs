@@ -56,7 +56,7 @@ impl Failure for ScriptExhausted {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ScriptedProvider {
-    answers: Answers,
+    answers: AnswerScript,
     next: AtomicUsize,
     /// Recorded from the first call of `ScriptedProvider::requests`.
     requests: OnceLock<ScriptedRequests>,
@@ -81,7 +81,7 @@ impl ScriptedRequests {
     }
 }
 
-enum Answers {
+enum AnswerScript {
     Listed(Arc<[ScriptedAnswer]>),
     Made(Box<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>),
 }
@@ -89,17 +89,17 @@ enum Answers {
 impl ScriptedProvider {
     /// Makes a provider with these answers.
     pub fn new(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
-        Self::answering(Answers::Listed(answers.into()))
+        Self::answering(AnswerScript::Listed(answers.into()))
     }
 
     /// Makes a provider whose answers are computed from its requests.
     pub fn from_fn(
         answer: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static,
     ) -> Self {
-        Self::answering(Answers::Made(Box::new(answer)))
+        Self::answering(AnswerScript::Made(Box::new(answer)))
     }
 
-    fn answering(answers: Answers) -> Self {
+    fn answering(answers: AnswerScript) -> Self {
         let (next, requests) = (AtomicUsize::new(0), OnceLock::new());
         Self { answers, next, requests, clock: Arc::new(SystemClock) }
     }
@@ -139,13 +139,13 @@ impl ScriptedProvider {
         }
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let answer = match &self.answers {
-            Answers::Listed(answers) => answers.get(index).map(Cow::Borrowed),
-            Answers::Made(answer) => Some(Cow::Owned(answer(request))),
+            AnswerScript::Listed(answers) => answers.get(index).map(Cow::Borrowed),
+            AnswerScript::Made(answer) => Some(Cow::Owned(answer(request))),
         };
         let Some(answer) = answer else {
             let answers = match &self.answers {
-                Answers::Listed(answers) => answers.len(),
-                Answers::Made(_) => 0,
+                AnswerScript::Listed(answers) => answers.len(),
+                AnswerScript::Made(_) => 0,
             };
             let exhausted = ScriptExhausted { answers, request: index.saturating_add(1) };
             return Err(ProviderError::Other(exhausted.into()));

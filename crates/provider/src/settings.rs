@@ -104,7 +104,7 @@ impl ModelSettings {
 
     /// Lowers the most tokens of an answer to the rest of a budget.
     #[must_use]
-    pub fn capped(mut self, left: Option<u64>) -> Self {
+    pub fn cap_output_tokens(mut self, left: Option<u64>) -> Self {
         // A budget beyond the output of any model is no cap; without a value, the provider's
         // default applies.
         let left = left.filter(|left| *left < u64::from(MAX_ANSWER_TOKENS));
@@ -138,7 +138,7 @@ pub enum ToolChoice {
 impl ToolChoice {
     /// Reads a choice as written in files: `auto`, `none`, `required`, or the name of a tool.
     #[must_use]
-    pub fn named(word: &str) -> Self {
+    pub fn from_word(word: &str) -> Self {
         match word {
             "auto" => Self::Auto,
             "none" => Self::None,
@@ -526,7 +526,7 @@ mod tests {
             ToolChoice::Required,
             ToolChoice::Tool("sql".into()),
         ] {
-            assert_eq!(ToolChoice::named(choice.as_str()), choice);
+            assert_eq!(ToolChoice::from_word(choice.as_str()), choice);
             assert_eq!(serde_json::to_value(&choice).unwrap(), choice.as_str());
         }
         for effort in ReasoningEffort::ALL {

@@ -11,7 +11,7 @@ use layer0::failure::{Chain, ErrorText, Exhausted, Failure, chain};
 /// A rate limit of one endpoint, and the refused key of another.
 fn several() -> ProviderError {
     let mut error = ProviderError::rate_limited("slow down", Some(Duration::from_secs(7)));
-    error.keep_beside(&ErrorText::of(&ProviderError::AuthFailed("bad key".into())));
+    error.keep_beside(&ErrorText::from_error(&ProviderError::AuthFailed("bad key".into())));
     error
 }
 

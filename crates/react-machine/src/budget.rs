@@ -55,13 +55,13 @@ pub(crate) fn milliseconds(time: Duration) -> u64 {
 
 /// A budget that is used up.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Exhausted {
+pub(crate) struct ExhaustedBudget {
     pub(crate) reason: &'static str,
     pub(crate) limit: Number,
     pub(crate) used: Number,
 }
 
-impl Exhausted {
+impl ExhaustedBudget {
     fn count(reason: &'static str, limit: u64, used: u64) -> Self {
         Self { reason, limit: limit.into(), used: used.into() }
     }
@@ -181,7 +181,7 @@ impl Budget {
 
     /// Returns the budget with each bound increased.
     #[must_use]
-    pub fn increased(mut self, by: &BudgetIncrease) -> Self {
+    pub fn with_increase(mut self, by: &BudgetIncrease) -> Self {
         fn count(max: &mut Option<u32>, more: Option<u32>) {
             *max = max.map(|max| max.saturating_add(more.unwrap_or_default()));
         }
@@ -203,7 +203,7 @@ impl Budget {
     }
 
     /// Returns the difference by which this budget is smaller than `other`; absent where it is not.
-    pub(crate) fn short_of(&self, other: &Self) -> BudgetIncrease {
+    pub(crate) fn shortfall_against(&self, other: &Self) -> BudgetIncrease {
         fn count(max: Option<u32>, other: Option<u32>) -> Option<u32> {
             Some(other.unwrap_or(u32::MAX).saturating_sub(max?)).filter(|less| *less > 0)
         }
@@ -224,8 +224,8 @@ impl Budget {
     }
 
     /// Returns the rest of the bounds that a run shares with its child runs.
-    pub(crate) fn left(&self, usage: &Usage) -> Allowance {
-        let mut left = Allowance::unlimited();
+    pub(crate) fn remaining_allowance(&self, usage: &Usage) -> Allowance {
+        let mut left = Allowance::without_bounds();
         left.model_calls = self.max_model_calls.map(|max| max.saturating_sub(usage.model_attempts));
         left.tool_calls = self.max_tool_calls.map(|max| max.saturating_sub(usage.tool_calls));
         left.input_tokens = self.max_input_tokens.map(|max| max.saturating_sub(usage.input_tokens));
@@ -239,26 +239,26 @@ impl Budget {
     }
 
     /// Returns the first budget that leaves no room for another model call.
-    pub(crate) fn for_model(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
+    pub(crate) fn for_model(&self, usage: &Usage, events: u64) -> Option<ExhaustedBudget> {
         self.for_attempt(usage)
             .or_else(|| self.used_up_wall_time(usage))
             .or_else(|| self.used_up_events(events))
     }
 
     /// Returns the first budget except time that leaves no room for another attempt.
-    pub(crate) fn for_attempt(&self, usage: &Usage) -> Option<Exhausted> {
+    pub(crate) fn for_attempt(&self, usage: &Usage) -> Option<ExhaustedBudget> {
         self.used_up_model_calls(usage).or_else(|| self.after(usage, true))
     }
 
     /// Returns the first budget that was crossed, so that not even the tools requested by an answer run.
-    pub(crate) fn crossed(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
+    pub(crate) fn find_crossed(&self, usage: &Usage, events: u64) -> Option<ExhaustedBudget> {
         self.after(usage, false)
             .or_else(|| self.used_up_wall_time(usage))
             .or_else(|| self.used_up_events(events))
     }
 
     /// Returns the error for a budget whose rest is needed by the run itself, or reserved for child runs.
-    pub(crate) fn nothing_left(&self, reason: &'static str, usage: &Usage) -> Exhausted {
+    pub(crate) fn nothing_left(&self, reason: &'static str, usage: &Usage) -> ExhaustedBudget {
         let (limit, used) = match reason {
             code::BUDGET_MODEL_CALLS => {
                 (self.max_model_calls.map(u64::from), u64::from(usage.model_attempts))
@@ -268,48 +268,48 @@ impl Budget {
             code::BUDGET_COST_USD => {
                 let (limit, used) = (self.max_cost_usd, usage.cost_usd);
                 let (limit, used) = (limit.unwrap_or_default(), used.unwrap_or_default());
-                return Exhausted::cost(limit, used);
+                return ExhaustedBudget::cost(limit, used);
             }
             _ => (self.max_total_tokens, usage.total_tokens),
         };
-        Exhausted::count(reason, limit.unwrap_or(u64::MAX), used)
+        ExhaustedBudget::count(reason, limit.unwrap_or(u64::MAX), used)
     }
 
-    fn used_up_model_calls(&self, usage: &Usage) -> Option<Exhausted> {
+    fn used_up_model_calls(&self, usage: &Usage) -> Option<ExhaustedBudget> {
         let (limit, used) = (self.max_model_calls?, usage.model_attempts);
         (used >= limit)
-            .then(|| Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), used.into()))
+            .then(|| ExhaustedBudget::count(code::BUDGET_MODEL_CALLS, limit.into(), used.into()))
     }
 
-    pub(crate) fn used_up_tool_calls(&self, usage: &Usage) -> Option<Exhausted> {
+    pub(crate) fn used_up_tool_calls(&self, usage: &Usage) -> Option<ExhaustedBudget> {
         let (limit, used) = (self.max_tool_calls?, usage.tool_calls);
         (used >= limit)
-            .then(|| Exhausted::count(code::BUDGET_TOOL_CALLS, limit.into(), used.into()))
+            .then(|| ExhaustedBudget::count(code::BUDGET_TOOL_CALLS, limit.into(), used.into()))
     }
 
-    pub(crate) fn used_up_wall_time(&self, usage: &Usage) -> Option<Exhausted> {
+    pub(crate) fn used_up_wall_time(&self, usage: &Usage) -> Option<ExhaustedBudget> {
         let (limit, used) = (self.max_wall_ms?, usage.wall_ms);
-        (used >= limit).then(|| Exhausted::count(code::BUDGET_WALL_TIME, limit, used))
+        (used >= limit).then(|| ExhaustedBudget::count(code::BUDGET_WALL_TIME, limit, used))
     }
 
-    pub(crate) fn used_up_events(&self, used: u64) -> Option<Exhausted> {
+    pub(crate) fn used_up_events(&self, used: u64) -> Option<ExhaustedBudget> {
         let limit = self.max_events?;
         // Answers and the end of the run are not refused and not counted.
-        (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, limit))
+        (used >= limit).then(|| ExhaustedBudget::count(code::BUDGET_EVENTS, limit, limit))
     }
 
     /// Checks the bounds that are only known afterwards: reached (`>=`) before further use, crossed (`>`) otherwise.
-    fn after(&self, usage: &Usage, reached: bool) -> Option<Exhausted> {
+    fn after(&self, usage: &Usage, reached: bool) -> Option<ExhaustedBudget> {
         let tokens = |reason, limit: Option<u64>, used: u64| {
             let limit = limit?;
             (used > limit || reached && used == limit)
-                .then(|| Exhausted::count(reason, limit, used))
+                .then(|| ExhaustedBudget::count(reason, limit, used))
         };
         let cost = || {
             let (limit, used) = (self.max_cost_usd?, usage.cost_usd?);
             // Compared in whole billionths, the unit in which attempts and child runs receive the rest.
             let (above, at) = (nanousd(used) > nanousd(limit), nanousd(used) == nanousd(limit));
-            (above || reached && at).then(|| Exhausted::cost(limit, used))
+            (above || reached && at).then(|| ExhaustedBudget::cost(limit, used))
         };
         tokens(code::BUDGET_INPUT_TOKENS, self.max_input_tokens, usage.input_tokens)
             .or_else(|| {

@@ -6,7 +6,7 @@ use layer0::{Code, Timestamp};
 
 /// The time for which the run was running; waits for people and the time without a process do not count.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Clock {
+pub(crate) struct RunTimer {
     /// Time at which the run would have started without any pause.
     started: Timestamp,
     now: Timestamp,
@@ -18,7 +18,7 @@ pub(crate) struct Clock {
     left_at: Option<Timestamp>,
 }
 
-impl Clock {
+impl RunTimer {
     /// Starts to count at the current time.
     pub(crate) const fn start(&mut self) {
         self.started = self.now;

@@ -13,7 +13,7 @@ use crate::typed::instruction;
 
 /// The transcript of a run, with the input for the next model request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Conversation {
+pub(crate) struct RunConversation {
     input: Arc<str>,
     images: Arc<[Image]>,
     /// End of the session's transcript when the run began.
@@ -36,13 +36,13 @@ pub(crate) struct Conversation {
 }
 
 /// The contents of `model.requested`.
-pub(crate) struct Request {
+pub(crate) struct RequestSummary {
     pub(crate) digest: Arc<str>,
     pub(crate) tools_digest: Arc<str>,
     pub(crate) messages: u32,
 }
 
-impl Conversation {
+impl RunConversation {
     pub(crate) fn new(definition: &CheckedDefinition) -> Self {
         Self {
             input: Arc::default(),
@@ -125,7 +125,7 @@ impl Conversation {
             self.transcript.push_shared(Arc::clone(message));
         }
         // Covered messages stay covered at their new positions.
-        let covered = self.digest.covered().max(instructed) - instructed + instructs;
+        let covered = self.digest.covered_messages().max(instructed) - instructed + instructs;
         self.digest.skip_to(covered);
         self.digest.instruct(definition, &self.remembered);
     }
@@ -160,7 +160,7 @@ impl Conversation {
         let instructs =
             matches!(transcript.first().map(|first| &**first), Some(Message::System { .. }));
         self.earlier_held += messages.len();
-        self.digest.skip_to(self.digest.covered() + messages.len());
+        self.digest.skip_to(self.digest.covered_messages() + messages.len());
         self.transcript.insert_shared(usize::from(instructs), messages);
     }
 
@@ -177,7 +177,7 @@ impl Conversation {
 
     /// Keeps a text for the model's next request.
     pub(crate) fn add_further_input(&mut self, text: &str) {
-        self.further_input = Some(joined(self.further_input.take(), text));
+        self.further_input = Some(append_text(self.further_input.take(), text));
     }
 
     /// Keeps the text of the model if it is not blank.
@@ -188,12 +188,12 @@ impl Conversation {
     }
 
     /// Completes the next request to the model.
-    pub(crate) fn next_request(&mut self) -> Request {
+    pub(crate) fn next_request(&mut self) -> RequestSummary {
         if let Some(content) = self.further_input.take() {
             self.transcript.push(Message::user(content));
         }
         self.digest.cover(self.transcript.messages());
-        Request {
+        RequestSummary {
             digest: self.digest.hex(),
             tools_digest: Arc::clone(self.digest.tools()),
             messages: self.message_count(),
@@ -269,7 +269,7 @@ fn system_message(definition: &AgentDefinition, remembered: &[Arc<str>]) -> Stri
 }
 
 /// Appends a text to an earlier one that the model has not received yet.
-pub(crate) fn joined(earlier: Option<Arc<str>>, text: &str) -> Arc<str> {
+pub(crate) fn append_text(earlier: Option<Arc<str>>, text: &str) -> Arc<str> {
     match earlier {
         Some(earlier) => format!("{earlier}\n\n{text}").into(),
         None => text.into(),

@@ -66,7 +66,7 @@ pub struct AgentDefinition {
 impl AgentDefinition {
     /// Returns arguments in the form in which a tool of the agent takes them: arguments with the same meaning to it
     /// have the same text.
-    pub(crate) fn taken(&self, tool: &str, arguments: &JsonText) -> JsonText {
+    pub(crate) fn canonicalize_arguments(&self, tool: &str, arguments: &JsonText) -> JsonText {
         let spec = self.tools.iter().find(|spec| *spec.name == *tool);
         spec.map_or_else(|| arguments.clone(), |spec| arguments.taken_by(&spec.schema))
     }
@@ -357,7 +357,7 @@ mod tests {
         let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "not": inner }));
         let check = |schema: Value| {
             let mut definition = AgentDefinition::new("a", "");
-            definition.output_schema = Some(JsonText::of(&schema).unwrap());
+            definition.output_schema = Some(JsonText::from_value(&schema).unwrap());
             definition.validate().map_err(|error| error.to_string())
         };
         assert_eq!(check(nested(MAX_SCHEMA_DEPTH)), Ok(()));

@@ -24,7 +24,7 @@ pub struct Denial {
 impl Denial {
     /// Returns the text for the model.
     pub(crate) fn text(&self) -> String {
-        layer0::text::denied(&self.by, &self.reason)
+        layer0::text::denial(&self.by, &self.reason)
     }
 }
 

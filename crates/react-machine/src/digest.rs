@@ -66,7 +66,7 @@ impl RequestDigest {
         self.covered = message;
     }
 
-    pub(crate) const fn covered(&self) -> usize {
+    pub(crate) const fn covered_messages(&self) -> usize {
         self.covered
     }
 
@@ -121,11 +121,11 @@ mod tests {
     /// Spec: G2. Results differ by what they say, and not by when, how long or in which words for the model.
     #[test]
     fn results_differ_by_their_content() {
-        let answer = |output: &str| ToolResponded::succeeded("c0", "plain", json!(output), 1);
+        let answer = |output: &str| ToolResponded::success("c0", "plain", json!(output), 1);
         let failed = |reason: &'static str, code: Option<&str>, message: &str| {
             let mut failure = ToolFailure::new(reason, message);
             failure.code = code.map(Into::into);
-            ToolResponded::failed("c0".into(), "plain".into(), "text", 1, failure)
+            ToolResponded::failure("c0".into(), "plain".into(), "text", 1, failure)
         };
         let failures = [
             failed("tool.timeout", None, "m"),

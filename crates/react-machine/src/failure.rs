@@ -105,7 +105,9 @@ impl FailureCause {
 fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
     let (code, text) = match failure {
         FailureCause::Model { reason, chain, .. } => return (reason.clone(), chain.clone()),
-        FailureCause::Aborted { hook, reason } => (code::HOOK_ABORTED, text::aborted(hook, reason)),
+        FailureCause::Aborted { hook, reason } => {
+            (code::HOOK_ABORTED, text::describe_abort(hook, reason))
+        }
         FailureCause::HookRejected { hook, message } => {
             let chain = vec![text::hook_rejected(hook), message.to_string()];
             return (Code::new(code::HOOK_REJECTED), chain);

@@ -50,12 +50,12 @@ impl Fnv1a {
 
     /// Returns the hash as 16 hex digits.
     pub(crate) fn hex(self) -> Arc<str> {
-        hex_of(self.0)
+        to_hex(self.0)
     }
 }
 
 /// Returns a number as 16 hex digits.
-pub(crate) fn hex_of(number: u64) -> Arc<str> {
+pub(crate) fn to_hex(number: u64) -> Arc<str> {
     str::from_utf8(&hex_digits(number)).expect("hex digits are ASCII").into()
 }
 

@@ -10,9 +10,9 @@ use layer0::message::ToolCall;
 
 use crate::definition::AgentDefinition;
 use crate::failure::FailureCause;
-use crate::fnv::{Fnv1a, hex_of};
+use crate::fnv::{Fnv1a, to_hex};
 use crate::limits::Limits;
-use crate::phase::batch::{Batch, Closed};
+use crate::phase::batch::{CallBatch, Closed};
 use crate::signature::call_signature;
 use crate::text;
 
@@ -86,7 +86,7 @@ impl Guards {
         &mut self,
         definition: &AgentDefinition,
         calls: &[ToolCall],
-        batch: &Batch,
+        batch: &CallBatch,
         text: Option<(u64, u32)>,
     ) -> Option<Tripped> {
         let limits = &definition.limits;
@@ -158,7 +158,7 @@ impl Guards {
         match failure {
             FailureCause::Loop { signature, .. } => drop(self.batches.remove(signature)),
             FailureCause::Stagnation { text_hash, .. } => {
-                self.texts.retain(|hash, _| hex_of(*hash) != *text_hash);
+                self.texts.retain(|hash, _| to_hex(*hash) != *text_hash);
             }
             _ => {}
         }
@@ -190,7 +190,7 @@ impl Repeats {
         }
         let others = self.count - self.unchanged.min(self.count);
         let ends_after = limit.saturating_sub(others).max(self.unchanged);
-        Some(text::repeated(self.unchanged, ends_after))
+        Some(text::describe_repetition(self.unchanged, ends_after))
     }
 }
 
@@ -198,7 +198,7 @@ impl Repeats {
 fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
     let (hash, count) = text?;
     let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
-    Some(Tripped::Stagnation { text_hash: hex_of(hash), count, limit })
+    Some(Tripped::Stagnation { text_hash: to_hex(hash), count, limit })
 }
 
 /// Returns whether all tools of a batch are exploratory, by their specs or their names.

@@ -11,7 +11,7 @@ use layer0::event::{EventKind, ModelResponded};
 use layer0::id::CallId;
 use layer0::message::{Message, StopReason};
 
-use crate::conversation::joined;
+use crate::conversation::append_text;
 use crate::machine::{INPUT, INTERRUPTED};
 use crate::text::late_verdict;
 use crate::tool_message::tool_message;
@@ -22,8 +22,8 @@ const NOT_TAKEN: &str = "The answer was not usable. Answer again.";
 /// Returns the messages of a run for the next runs of its session: without instructions and memory, every call with its
 /// answer.
 #[must_use]
-pub fn messages_of<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<Arc<Message>> {
-    let mut history = History::default();
+pub fn collect_messages<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<Arc<Message>> {
+    let mut history = HistoryFold::default();
     for event in events {
         history.take(event);
     }
@@ -32,7 +32,7 @@ pub fn messages_of<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<A
 }
 
 #[derive(Default)]
-struct History {
+struct HistoryFold {
     messages: Vec<Message>,
     /// Calls of the last answer, in order, each with its own answer.
     calls: Vec<(CallId, Option<Message>)>,
@@ -46,7 +46,7 @@ struct History {
     is_final: bool,
 }
 
-impl History {
+impl HistoryFold {
     fn take(&mut self, kind: &EventKind) {
         match kind {
             EventKind::RunStarted(started) => {
@@ -103,7 +103,7 @@ impl History {
     }
 
     fn add_further_input(&mut self, text: &str) {
-        self.further_input = Some(joined(self.further_input.take(), text));
+        self.further_input = Some(append_text(self.further_input.take(), text));
     }
 
     fn answer(&mut self, answer: &ModelResponded) {

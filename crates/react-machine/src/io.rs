@@ -21,7 +21,7 @@ use layer0::failure::{Effect as WorldEffect, Facts, Failure};
 /// An input: a fact for the log, with its time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Input {
+pub struct MachineInput {
     /// Time of the fact. A time before that of the last input is replaced by that.
     pub at: Timestamp,
     /// The effect that it answers; `None` if it answers none, or if it is read back from a log.
@@ -30,7 +30,7 @@ pub struct Input {
     pub fact: EventKind,
 }
 
-impl Input {
+impl MachineInput {
     /// Returns an input that answers no effect, or whose effect is found by its call.
     pub fn fact(at: Timestamp, fact: impl Into<EventKind>) -> Self {
         Self { at, effect: None, fact: fact.into() }
@@ -60,14 +60,14 @@ impl EffectId {
     }
 }
 
-/// An output of the machine. After an input, poll until [`Output::Wait`] or [`Output::Finish`].
+/// An output of the machine. After an input, poll until [`MachineOutput::Wait`] or [`MachineOutput::Finish`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Output {
+pub enum MachineOutput {
     /// Append this entry, with all others of the same drain, before any effect starts.
-    Append(Entry),
+    Append(MachineEntry),
     /// Perform this effect once everything is appended.
-    Perform(Effect),
+    Perform(MachineAction),
     /// There is nothing to do until the next input.
     Wait,
     /// The run has ended; every later poll returns the same.
@@ -77,7 +77,7 @@ pub enum Output {
 /// An entry to append to the log: its seq is its position in the run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct MachineEntry {
     /// Position in the run: 1, 2, ….
     pub seq: u64,
     /// Time of the entry.
@@ -90,7 +90,7 @@ pub struct Entry {
     pub kind: EventKind,
 }
 
-impl Entry {
+impl MachineEntry {
     /// Returns an entry without a cause, such as one that is read back from a log.
     #[must_use]
     pub fn new(seq: u64, at: Timestamp, actor: Actor, kind: impl Into<EventKind>) -> Self {
@@ -101,7 +101,7 @@ impl Entry {
 /// An action to perform.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Effect {
+pub enum MachineAction {
     /// Call the model. Answered by `model.responded` or `model.failed`; `model.attempted` comes before.
     CallModel(ModelCall),
     /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may), `tool.responded` (refused)

@@ -1,6 +1,6 @@
 //! The ReAct run as a state machine without I/O.
 //!
-//! A [`Machine`] takes [`Input`]s (facts of the log) and returns [`Output`]s: log entries to append, [`Effect`]s to
+//! A [`Machine`] takes [`MachineInput`]s (facts of the log) and returns [`MachineOutput`]s: log entries to append, [`MachineAction`]s to
 //! perform, and the end. Its whole state comes from its inputs, so that folding a run's log rebuilds it exactly.
 //!
 //! It never reads a clock, performs I/O, waits, spawns, draws a random number or iterates in hash order. Time is part
@@ -9,20 +9,20 @@
 //! ```
 //! use layer0::{JsonText, Timestamp};
 //! use layer0::event::{AgentRecord, RunStarted};
-//! use backstop_react_machine::{AgentDefinition, CheckedDefinition, Effect, Input, Machine, Output, Setup};
+//! use backstop_react_machine::{AgentDefinition, CheckedDefinition, MachineAction, MachineInput, Machine, MachineOutput, Setup};
 //!
 //! let definition = CheckedDefinition::new(AgentDefinition::new("demo", "You are brief."))?;
 //! let mut machine = Machine::new(definition, Setup::new("run_1".into()));
 //! let agent = AgentRecord::new("demo", "", JsonText::default());
 //! let mut started = RunStarted::new("hello", "s-1".into(), agent);
 //! started.machine = backstop_react_machine::VERSION;
-//! machine.handle(Input::fact(Timestamp::default(), started))?;
+//! machine.handle(MachineInput::fact(Timestamp::default(), started))?;
 //!
 //! // One input, then drain: append what is to be appended, then perform the effects.
-//! assert!(matches!(machine.poll(), Output::Append(entry) if entry.kind.event_type() == "run.started"));
-//! assert!(matches!(machine.poll(), Output::Append(entry) if entry.kind.event_type() == "model.requested"));
-//! assert!(matches!(machine.poll(), Output::Perform(Effect::CallModel(_))));
-//! assert!(matches!(machine.poll(), Output::Wait));
+//! assert!(matches!(machine.poll(), MachineOutput::Append(entry) if entry.kind.event_type() == "run.started"));
+//! assert!(matches!(machine.poll(), MachineOutput::Append(entry) if entry.kind.event_type() == "model.requested"));
+//! assert!(matches!(machine.poll(), MachineOutput::Perform(MachineAction::CallModel(_))));
+//! assert!(matches!(machine.poll(), MachineOutput::Wait));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -58,15 +58,15 @@ pub use budget::Budget;
 pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError};
 pub use denials::Denial;
 pub use failure::FailureCause;
-pub use history::messages_of;
+pub use history::collect_messages;
 pub use hook::{HookPoint, HookRecord};
 pub use io::{
-    Approval, Effect, EffectId, Entry, Finish, Input, Misuse, ModelCall, Output, Pause, ToolBatch,
-    ToolRun,
+    Approval, EffectId, Finish, MachineAction, MachineEntry, MachineInput, MachineOutput, Misuse,
+    ModelCall, Pause, ToolBatch, ToolRun,
 };
 pub use limits::Limits;
 pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
-pub use meter::{Dispatch, Grant, NothingLeft, Waits};
+pub use meter::{ChildDispatch, ChildWait, Grant, NoBudgetLeft};
 pub use price::Price;
 pub use reopen::{CONTINUE, NotReopenable};
 pub use replay::{Divergence, Replay, Replayed};

@@ -28,18 +28,18 @@ use layer0::id::{CallId, RunId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
 
-use crate::clock::Clock;
-use crate::conversation::Conversation;
+use crate::clock::RunTimer;
+use crate::conversation::RunConversation;
 use crate::crashes::Crashes;
 use crate::definition::CheckedDefinition;
 use crate::denials::Denials;
 use crate::guards::Guards;
 use crate::hook::HookPoint;
-use crate::io::{Effect, EffectId, Input, Misuse, Output};
-use crate::machine::step::Step;
+use crate::io::{EffectId, MachineAction, MachineInput, MachineOutput, Misuse};
+use crate::machine::step::Transition;
 use crate::meter::Meter;
 use crate::outbox::Outbox;
-use crate::phase::Phase;
+use crate::phase::RunPhase;
 use crate::typed::OutputCheck;
 use crate::unsettled::Unsettled;
 
@@ -62,8 +62,8 @@ pub(crate) use layer0::text::INTERRUPTED;
 /// The machine of one run. See the [crate documentation](crate).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    phase: Phase,
-    run: Run,
+    phase: RunPhase,
+    run: MachineState,
 }
 
 /// Settings of a machine in addition to the agent.
@@ -93,20 +93,20 @@ impl Setup {
 
 /// State of a run except its phase, which the transitions receive separately.
 #[derive(Debug, Clone, PartialEq)]
-struct Run {
+struct MachineState {
     id: RunId,
     definition: CheckedDefinition,
     labels: Arc<BTreeMap<String, String>>,
     output_check: Option<OutputCheck>,
     outbox: Outbox,
-    clock: Clock,
+    clock: RunTimer,
     meter: Meter,
-    conversation: Conversation,
+    conversation: RunConversation,
     guards: Guards,
     denials: Denials,
     unsettled: Unsettled,
     crashes: Crashes,
-    begun: Begun,
+    begun: StartProgress,
     /// Calls that were running when another definition was adopted, and that are not safe to repeat by the definition
     /// under which they began, each with whether they only dispatch by that one.
     begun_otherwise: BTreeMap<CallId, bool>,
@@ -120,7 +120,7 @@ struct Run {
 
 /// Progress of a run's beginning. Parts that an earlier episode did not complete are repeated in the next one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Begun {
+enum StartProgress {
     #[default]
     Nothing,
     /// The hooks let the run begin, and its input was accepted.
@@ -134,26 +134,26 @@ impl Machine {
     #[must_use]
     pub fn new(definition: CheckedDefinition, setup: Setup) -> Self {
         let Setup { run: id, output_check } = setup;
-        let run = Run {
+        let run = MachineState {
             id,
             labels: Arc::default(),
             output_check,
             outbox: Outbox::default(),
-            clock: Clock::default(),
+            clock: RunTimer::default(),
             meter: Meter::new(&definition),
-            conversation: Conversation::new(&definition),
+            conversation: RunConversation::new(&definition),
             guards: Guards::default(),
             denials: Denials::default(),
             unsettled: Unsettled::default(),
             crashes: Crashes::default(),
-            begun: Begun::default(),
+            begun: StartProgress::default(),
             begun_otherwise: BTreeMap::new(),
             calls_before: 0,
             is_copy_of_an_end: false,
             settles_once: false,
             definition,
         };
-        Self { phase: Phase::New, run }
+        Self { phase: RunPhase::New, run }
     }
 
     /// Returns the agent's definition, from the start of the run or the last adoption.
@@ -173,8 +173,8 @@ impl Machine {
     /// # Errors
     ///
     /// [`Misuse`] if the input does not fit; then nothing has changed.
-    pub fn handle(&mut self, input: Input) -> Result<(), Misuse> {
-        let Input { at, effect, fact } = input;
+    pub fn handle(&mut self, input: MachineInput) -> Result<(), Misuse> {
+        let MachineInput { at, effect, fact } = input;
         let step = self.run.check(&mut self.phase, effect, fact)?;
         if let Some(next) = self.run.take(at, step) {
             self.phase = next;
@@ -185,15 +185,15 @@ impl Machine {
     /// Returns whether the run has ended, for now.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Done(_))
+        matches!(self.phase, RunPhase::Done(_))
     }
 
-    /// Returns the next output; see [`Output`].
-    pub fn poll(&mut self) -> Output {
+    /// Returns the next output; see [`MachineOutput`].
+    pub fn poll(&mut self) -> MachineOutput {
         match (self.run.outbox.pop(), &self.phase) {
             (Some(output), _) => output,
-            (None, Phase::Done(finish)) => Output::Finish(finish.clone()),
-            (None, _) => Output::Wait,
+            (None, RunPhase::Done(finish)) => MachineOutput::Finish(finish.clone()),
+            (None, _) => MachineOutput::Wait,
         }
     }
 
@@ -230,7 +230,7 @@ impl Machine {
     /// Returns whether this is the pending model call.
     #[must_use]
     pub fn is_asking(&self, id: EffectId) -> bool {
-        matches!(&self.phase, Phase::Asking(turn) if turn.effect() == id)
+        matches!(&self.phase, RunPhase::Asking(turn) if turn.effect() == id)
     }
 
     /// Returns whether the tool of this call is running.
@@ -246,9 +246,9 @@ impl Machine {
     }
 }
 
-impl Run {
+impl MachineState {
     /// Takes a step that fits. Returns the next phase, if it changes.
-    fn take(&mut self, at: Timestamp, step: Step<'_>) -> Option<Phase> {
+    fn take(&mut self, at: Timestamp, step: Transition<'_>) -> Option<RunPhase> {
         let before = self.clock.at_work_until();
         self.clock.advance(at);
         if step.is_settlement() {
@@ -258,57 +258,67 @@ impl Run {
             self.crashes.forget();
         }
         match step {
-            Step::Start(started) => Some(self.start(started)),
-            Step::ModelAttempted(turn, attempted) => self.model_attempted(turn, attempted),
-            Step::ModelResponded(turn, responded) => Some(self.model_responded(turn, responded)),
-            Step::ModelFailed(turn, failed) => Some(self.model_failed(turn, failed)),
-            Step::Limited(turn, exhausted) => Some(self.limited(turn, exhausted)),
-            Step::ToolRequested(batch, place, requested) => {
+            Transition::Start(started) => Some(self.start(started)),
+            Transition::ModelAttempted(turn, attempted) => self.model_attempted(turn, attempted),
+            Transition::ModelResponded(turn, responded) => {
+                Some(self.model_responded(turn, responded))
+            }
+            Transition::ModelFailed(turn, failed) => Some(self.model_failed(turn, failed)),
+            Transition::Limited(turn, exhausted) => Some(self.stop_at_spend_limit(turn, exhausted)),
+            Transition::ToolRequested(batch, place, requested) => {
                 self.tool_requested(batch, place, requested)
             }
-            Step::ToolAttempted(batch, place, attempted) => {
+            Transition::ToolAttempted(batch, place, attempted) => {
                 self.tool_attempted(batch, place, attempted)
             }
-            Step::ToolResponded(batch, place, responded) => {
+            Transition::ToolResponded(batch, place, responded) => {
                 self.tool_responded(batch, place, responded)
             }
-            Step::ErrorStored(batch, place, stored) => self.error_stored(batch, place, stored),
-            Step::Dispatched(cause, call, dispatched) => self.dispatched(cause, call, dispatched),
-            Step::Granted(phase, granted) => self.granted(phase, granted),
-            Step::WaitingBelow(waiting) => self.waiting_below(waiting),
-            Step::GrantedBelow(granted) => self.granted_below(granted),
-            Step::Returned(returned) => self.returned(returned),
-            Step::MemoryRead(read) => Some(self.memory_read(read)),
-            Step::MemoryUnread(degraded) => Some(self.memory_unread(degraded)),
-            Step::MemoryWrote(stopped, note) => Some(self.memory_wrote(stopped, note)),
-            Step::HookPassed(paused, passed) => Some(self.hook_passed(paused, passed)),
-            Step::HookStopped(phase, stop) => self.hook_stopped(phase, stop),
-            Step::Asked(batch, place, asked) => self.asked(batch, place, asked),
-            Step::ApprovalGranted(batch, held, granted) => {
+            Transition::ErrorStored(batch, place, stored) => {
+                self.error_stored(batch, place, stored)
+            }
+            Transition::Dispatched(cause, call, dispatched) => {
+                self.record_dispatch(cause, call, dispatched)
+            }
+            Transition::Granted(phase, granted) => self.continue_with_grant(phase, granted),
+            Transition::WaitingBelow(waiting) => self.waiting_below(waiting),
+            Transition::GrantedBelow(granted) => self.granted_below(granted),
+            Transition::Returned(returned) => self.record_return(returned),
+            Transition::MemoryRead(read) => Some(self.memory_read(read)),
+            Transition::MemoryUnread(degraded) => Some(self.memory_unread(degraded)),
+            Transition::MemoryWrote(stopped, note) => Some(self.memory_wrote(stopped, note)),
+            Transition::HookPassed(paused, passed) => Some(self.hook_passed(paused, passed)),
+            Transition::HookStopped(phase, stop) => self.hook_stopped(phase, stop),
+            Transition::Asked(batch, place, asked) => self.open_person_request(batch, place, asked),
+            Transition::ApprovalGranted(batch, held, granted) => {
                 self.approval_granted(batch, held, granted)
             }
-            Step::ApprovalDenied(batch, held, denied) => self.approval_denied(batch, held, denied),
-            Step::Recovered(phase, sorted, recovered) => {
-                self.recovered(phase, &sorted, before, recovered)
+            Transition::ApprovalDenied(batch, held, denied) => {
+                self.approval_denied(batch, held, denied)
             }
-            Step::Resumed(phase, resumed, adopted) => {
+            Transition::Recovered(phase, sorted, recovered) => {
+                self.recover(phase, &sorted, before, recovered)
+            }
+            Transition::Resumed(phase, resumed, adopted) => {
                 if let Some(definition) = adopted {
                     self.adopt(phase, definition);
                     self.take_approvals_back(phase);
                 }
-                self.resumed(phase, before, resumed)
+                self.resume(phase, before, resumed)
             }
-            Step::Parked(turn, parked) => Some(self.parked(turn.requested(), turn.ask(), parked)),
-            Step::ParkedBelow(parked) => self.parked_below(parked),
-            Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),
-            Step::Settled(batch, place, resolved) => self.settled(batch, place, resolved),
-            Step::SettledLate(resolved) => self.settled_late(resolved),
-            Step::ProbedLate(probed) => self.probed_late(probed),
-            Step::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
-            Step::Input(signal) => self.input_received(signal),
-            Step::Noted(cause, note) => {
+            Transition::Parked(turn, parked) => {
+                Some(self.park(turn.request_seq(), turn.ask(), parked))
+            }
+            Transition::ParkedBelow(parked) => self.parked_below(parked),
+            Transition::Reopened(finish, reopened) => Some(self.reopen(&finish, before, reopened)),
+            Transition::Settled(batch, place, resolved) => self.settle(batch, place, resolved),
+            Transition::SettledLate(resolved) => self.settled_late(resolved),
+            Transition::ProbedLate(probed) => self.probed_late(probed),
+            Transition::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
+            Transition::Input(signal) => self.input_received(signal),
+            Transition::Noted(cause, note) => {
                 if let EventKind::ToolProbed(probed) = &note {
-                    self.unsettled.probed(probed);
+                    self.unsettled.record_probe(probed);
                 }
                 self.append(Actor::Runtime, cause, note);
                 None
@@ -338,7 +348,7 @@ impl Run {
         self.outbox.append(self.clock.now(), actor, caused_by, kind.into())
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: MachineAction) {
         self.outbox.perform(effect);
     }
 }

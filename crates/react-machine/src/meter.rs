@@ -9,7 +9,7 @@ use layer0::usage::{Allowance, BudgetIncrease, Usage, nanousd};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Budget, Exhausted};
+use crate::budget::{Budget, ExhaustedBudget};
 use crate::definition::AgentDefinition;
 use crate::io::Misuse;
 use crate::price::Price;
@@ -39,13 +39,13 @@ pub(crate) struct Meter {
     /// Depth of the run below its root.
     depth: u32,
     /// Dispatches that have not returned, in the order of their start.
-    open: Vec<Dispatch>,
+    open: Vec<ChildDispatch>,
 }
 
 /// A child run that has not returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Dispatch {
+pub struct ChildDispatch {
     /// Name of its operator.
     pub operator: Arc<str>,
     /// Id of the child run.
@@ -61,7 +61,7 @@ pub struct Dispatch {
     /// Grants since it began; `None` if nothing was left.
     pub grants: Vec<Option<Allowance>>,
     /// Its wait, if it only waits.
-    pub waits: Option<Waits>,
+    pub waits: Option<ChildWait>,
     /// Whether its run keeps no record.
     pub unrecorded: bool,
     /// Whether it has reported anything since it began, so that its record exists.
@@ -75,7 +75,7 @@ pub struct Dispatch {
 /// The wait of a child run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waits {
+pub struct ChildWait {
     /// Reason of the wait.
     pub r#for: WaitFor,
     /// Approvals that people have to decide in it and in its child runs.
@@ -103,11 +103,11 @@ impl Grant {
     ///
     /// # Errors
     ///
-    /// [`NothingLeft`], naming the budget that would be used up.
-    pub fn at_most(self, bound: &Allowance) -> Result<Self, NothingLeft> {
+    /// [`NoBudgetLeft`], naming the budget that would be used up.
+    pub fn at_most(self, bound: &Allowance) -> Result<Self, NoBudgetLeft> {
         let allowance = self.allowance.least(bound);
         match allowance.used_up() {
-            Some(reason) => Err(NothingLeft::in_the_task(reason)),
+            Some(reason) => Err(NoBudgetLeft::in_the_task(reason)),
             None => Ok(Self { allowance, ..self }),
         }
     }
@@ -116,7 +116,7 @@ impl Grant {
 /// Error of a caller that has no budget to give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct NothingLeft {
+pub struct NoBudgetLeft {
     /// Code of the budget.
     pub reason: Code,
     /// Message for people.
@@ -126,7 +126,7 @@ pub struct NothingLeft {
     pub is_final: bool,
 }
 
-impl NothingLeft {
+impl NoBudgetLeft {
     /// Returns the error for a child run whose task allows no more.
     fn in_the_task(reason: &'static str) -> Self {
         let budget = reason.trim_start_matches("budget.").replace('_', " ");
@@ -148,8 +148,8 @@ impl NothingLeft {
     }
 }
 
-impl From<Exhausted> for NothingLeft {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<ExhaustedBudget> for NoBudgetLeft {
+    fn from(exhausted: ExhaustedBudget) -> Self {
         Self { reason: Code::new(exhausted.reason), message: exhausted.text(), is_final: false }
     }
 }
@@ -218,21 +218,21 @@ impl Meter {
 
     /// Increases the budget.
     pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
-        self.agents = self.agents.increased(by);
+        self.agents = self.agents.with_increase(by);
         self.increases.push(*by);
-        self.allowance = self.allowance.map(|given| given.plus(&added(by)));
+        self.allowance = self.allowance.map(|given| given.plus(&to_added_allowance(by)));
         self.budget = self.agents.within(self.allowance.as_ref(), None);
     }
 
     /// Adopts the budget and the price of another definition of its agent.
     pub(crate) fn adopt(&mut self, definition: &AgentDefinition) {
         let own = definition.budget.within(None, self.time);
-        self.agents = self.increases.iter().fold(own, Budget::increased);
+        self.agents = self.increases.iter().fold(own, Budget::with_increase);
         self.budget = self.agents.within(self.allowance.as_ref(), None);
         match (self.price, definition.price) {
             // The usage until now gets the new price too.
             (None, Some(price)) if self.own.cost_usd.is_none() => {
-                self.own.cost_usd = Some(price.of(&self.own));
+                self.own.cost_usd = Some(price.compute_cost(&self.own));
             }
             // The cost of further usage is unknown.
             (Some(_), None) => self.own.cost_usd = None,
@@ -249,9 +249,11 @@ impl Meter {
     /// Returns the budget of the run after a reopening with this increase; that of its agent if its caller may give
     /// more.
     pub(crate) fn reopened_budget(&self, more: &BudgetIncrease) -> Budget {
-        let agents = self.agents.increased(more);
+        let agents = self.agents.with_increase(more);
         match self.allowance {
-            Some(given) if self.is_final => agents.within(Some(&given.plus(&added(more))), None),
+            Some(given) if self.is_final => {
+                agents.within(Some(&given.plus(&to_added_allowance(more))), None)
+            }
             _ => agents,
         }
     }
@@ -319,7 +321,7 @@ impl Meter {
 
     /// Refuses an execution, first or repeated, that the budget does not allow.
     pub(crate) fn check_execution(&self, event: &'static str) -> Result<(), Misuse> {
-        match self.budget.left(&self.usage(0)).tool_calls {
+        match self.budget.remaining_allowance(&self.usage(0)).tool_calls {
             Some(0) => {
                 Err(Misuse::Unexpected { event, state: "no execution is left of the budget" })
             }
@@ -334,20 +336,20 @@ impl Meter {
         wall_ms: u64,
         events: u64,
         Shares { kept, shares, is_priced }: Shares,
-    ) -> Result<Allowance, NothingLeft> {
+    ) -> Result<Allowance, NoBudgetLeft> {
         let (usage, budget) = (self.usage(wall_ms), &self.budget);
         if let Some(max) = budget.max_depth.filter(|max| self.depth >= *max) {
-            return Err(NothingLeft::too_deep(self.depth.saturating_add(1), max));
+            return Err(NoBudgetLeft::too_deep(self.depth.saturating_add(1), max));
         }
         if let Some(exhausted) = budget.for_model(&usage, events) {
             return Err(exhausted.into());
         }
         if budget.max_cost_usd.is_some() && !is_priced {
             let message = "the caller has a cost budget, and what the run will cost is not known";
-            return Err(NothingLeft::new(code::ORCH_PRICE_UNKNOWN, message));
+            return Err(NoBudgetLeft::new(code::ORCH_PRICE_UNKNOWN, message));
         }
         let given = self.open.iter().map(|open| &open.allowance);
-        let mut left = given.fold(budget.left(&usage), Allowance::less);
+        let mut left = given.fold(budget.remaining_allowance(&usage), Allowance::less);
         left.model_calls = left.model_calls.map(|left| left.saturating_sub(1));
         left.tool_calls = left.tool_calls.map(|left| left.saturating_sub(kept));
         let share = left.part(shares);
@@ -359,12 +361,12 @@ impl Meter {
     }
 
     /// Returns the dispatches that have not returned.
-    pub(crate) fn open_dispatches(&self) -> &[Dispatch] {
+    pub(crate) fn open_dispatches(&self) -> &[ChildDispatch] {
         &self.open
     }
 
     /// Counts a dispatch, or its next attempt.
-    pub(crate) fn begin_dispatch(&mut self, dispatch: Dispatch) {
+    pub(crate) fn begin_dispatch(&mut self, dispatch: ChildDispatch) {
         match self.find(&dispatch.run) {
             Some(open) => {
                 (open.attempt, open.waits) = (dispatch.attempt, None);
@@ -378,7 +380,7 @@ impl Meter {
     pub(crate) fn wait_below(&mut self, waiting: &OperatorWaiting) -> Option<u64> {
         let open = self.find(&waiting.run)?;
         let approvals = waiting.approvals.clone();
-        (open.waits, open.is_known) = (Some(Waits { r#for: waiting.r#for, approvals }), true);
+        (open.waits, open.is_known) = (Some(ChildWait { r#for: waiting.r#for, approvals }), true);
         Some(open.requested)
     }
 
@@ -417,20 +419,24 @@ impl Meter {
     }
 
     /// Refuses events about a run that was not dispatched, or has returned.
-    pub(crate) fn check_open(&self, event: &'static str, run: &RunId) -> Result<&Dispatch, Misuse> {
+    pub(crate) fn check_open(
+        &self,
+        event: &'static str,
+        run: &RunId,
+    ) -> Result<&ChildDispatch, Misuse> {
         let state = "no such run was dispatched";
         let found = self.open.iter().find(|open| open.run == *run);
         found.ok_or(Misuse::Unexpected { event, state })
     }
 
-    fn find(&mut self, run: &RunId) -> Option<&mut Dispatch> {
+    fn find(&mut self, run: &RunId) -> Option<&mut ChildDispatch> {
         self.open.iter_mut().find(|open| open.run == *run)
     }
 }
 
 /// Returns the addition to an allowance by an increase; an absent bound adds nothing.
-fn added(by: &BudgetIncrease) -> Allowance {
-    let mut more = Allowance::unlimited();
+fn to_added_allowance(by: &BudgetIncrease) -> Allowance {
+    let mut more = Allowance::without_bounds();
     more.model_calls = Some(by.max_model_calls.unwrap_or_default());
     more.tool_calls = Some(by.max_tool_calls.unwrap_or_default());
     more.input_tokens = Some(by.max_input_tokens.unwrap_or_default());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
 
-use crate::io::{Effect, EffectId, Entry, Output};
+use crate::io::{EffectId, MachineAction, MachineEntry, MachineOutput};
 
 /// Entries and effects in the order of their decision, with the counters of their numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +13,7 @@ pub(crate) struct Outbox {
     seq: u64,
     epoch: u32,
     effects: u32,
-    outputs: VecDeque<Output>,
+    outputs: VecDeque<MachineOutput>,
 }
 
 impl Default for Outbox {
@@ -32,15 +32,21 @@ impl Outbox {
         kind: EventKind,
     ) -> u64 {
         self.seq += 1;
-        self.outputs.push_back(Output::Append(Entry { seq: self.seq, at, actor, caused_by, kind }));
+        self.outputs.push_back(MachineOutput::Append(MachineEntry {
+            seq: self.seq,
+            at,
+            actor,
+            caused_by,
+            kind,
+        }));
         self.seq
     }
 
-    pub(crate) fn perform(&mut self, effect: Effect) {
-        self.outputs.push_back(Output::Perform(effect));
+    pub(crate) fn perform(&mut self, effect: MachineAction) {
+        self.outputs.push_back(MachineOutput::Perform(effect));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Output> {
+    pub(crate) fn pop(&mut self) -> Option<MachineOutput> {
         self.outputs.pop_front()
     }
 

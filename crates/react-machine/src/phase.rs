@@ -10,14 +10,14 @@ use layer0::id::CallId;
 
 use crate::hook::HookPoint;
 use crate::io::{Finish, Misuse};
-use crate::phase::batch::Batch;
+use crate::phase::batch::CallBatch;
 use crate::phase::paused::{Paused, PausedStep, Stopped};
 use crate::phase::short::Short;
-use crate::phase::turn::{Ask, Turn};
+use crate::phase::turn::{OpenModelCall, PlannedModelCall};
 
 /// The phase of a run, with the state that exists only in it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Phase {
+pub(crate) enum RunPhase {
     #[default]
     New,
     /// The run waits for the hooks before its next step.
@@ -26,16 +26,16 @@ pub(crate) enum Phase {
     Recalling,
     /// The run waits for more of its caller's budget.
     Short(Short),
-    Asking(Turn),
+    Asking(OpenModelCall),
     /// The run is parked, and calls its model again later.
-    Parked(Ask),
-    Working(Batch),
+    Parked(PlannedModelCall),
+    Working(CallBatch),
     /// The memory is written, then the run ends in this way.
     Memorizing(Stopped),
     Done(Finish),
 }
 
-impl Phase {
+impl RunPhase {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::New => "the run has not started",
@@ -51,7 +51,7 @@ impl Phase {
     }
 
     /// Returns the batch whose tools are running.
-    pub(crate) const fn batch(&self) -> Option<&Batch> {
+    pub(crate) const fn batch(&self) -> Option<&CallBatch> {
         match self {
             Self::Working(batch) => Some(batch),
             _ => None,
@@ -76,9 +76,9 @@ impl Phase {
     }
 
     /// Returns the seq of the cause of a fact from outside the machine.
-    pub(crate) fn cause_of(&self, fact: &EventKind) -> Option<u64> {
-        match (self, call_of(fact)) {
-            (Self::Working(batch), Some(call_id)) => batch.cause_of(call_id),
+    pub(crate) fn find_cause(&self, fact: &EventKind) -> Option<u64> {
+        match (self, find_call_id(fact)) {
+            (Self::Working(batch), Some(call_id)) => batch.find_cause(call_id),
             (Self::Hooking(paused), _) => {
                 let of_hook = matches!(fact, EventKind::HookFailed(_) | EventKind::HookAborted(_));
                 of_hook.then_some(paused.cause)
@@ -114,7 +114,7 @@ impl Phase {
 }
 
 /// Returns the id of the call that a fact belongs to.
-pub(crate) const fn call_of(fact: &EventKind) -> Option<&CallId> {
+pub(crate) const fn find_call_id(fact: &EventKind) -> Option<&CallId> {
     match fact {
         EventKind::ErrorStored(stored) => Some(&stored.call_id),
         EventKind::OperatorDispatched(dispatched) => dispatched.call_id.as_ref(),

@@ -47,7 +47,7 @@ impl Price {
 
     /// Returns the cost of tokens, in US dollars. Tokens written to a cache count as other prompt tokens.
     #[must_use]
-    pub fn of(self, usage: &Usage) -> f64 {
+    pub fn compute_cost(self, usage: &Usage) -> f64 {
         let tokens = TokenUsage::new(usage.input_tokens, usage.output_tokens)
             .cached_tokens(usage.cached_tokens);
         dollars(self.of_attempt(&tokens))
@@ -98,6 +98,6 @@ mod tests {
             "input_tokens": 1_000_000, "output_tokens": 100_000, "cached_tokens": 500_000,
         }))
         .unwrap();
-        assert!((full.of(&usage) - 3.15).abs() < 1e-9, "{}", full.of(&usage));
+        assert!((full.compute_cost(&usage) - 3.15).abs() < 1e-9, "{}", full.compute_cost(&usage));
     }
 }

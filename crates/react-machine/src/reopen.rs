@@ -7,7 +7,7 @@ use layer0::{Code, code};
 use serde_json::Number;
 use thiserror::Error;
 
-use crate::budget::Exhausted;
+use crate::budget::ExhaustedBudget;
 
 /// Message to the model of a reopened run if its end requires one and the person gave none.
 pub const CONTINUE: &str = "continue";
@@ -79,9 +79,9 @@ impl NotReopenable {
     }
 }
 
-impl From<Exhausted> for NotReopenable {
-    fn from(exhausted: Exhausted) -> Self {
-        let Exhausted { reason, limit, used } = exhausted;
+impl From<ExhaustedBudget> for NotReopenable {
+    fn from(exhausted: ExhaustedBudget) -> Self {
+        let ExhaustedBudget { reason, limit, used } = exhausted;
         Self::UsedUp { dimension: reason.trim_start_matches("budget."), limit, used }
     }
 }

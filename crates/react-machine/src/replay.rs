@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::definition::CheckedDefinition;
-use crate::io::{Effect, Entry, Input, Output, ToolRun};
+use crate::io::{MachineAction, MachineEntry, MachineInput, MachineOutput, ToolRun};
 use crate::machine::{Machine, Setup};
 
 /// Replay that rebuilds a machine from the record of its run, entry by entry. Facts are fed to the machine; its
@@ -21,7 +21,7 @@ use crate::machine::{Machine, Setup};
 #[derive(Debug, Clone)]
 pub struct Replay {
     machine: Machine,
-    decided: VecDeque<Entry>,
+    decided: VecDeque<MachineEntry>,
     /// Requested executions, by call; open ones can run again.
     executions: BTreeMap<CallId, ToolRun>,
     /// Remaining ids of forks that the run becomes.
@@ -35,7 +35,7 @@ pub struct Replayed {
     /// The machine as the record leaves it.
     pub machine: Machine,
     /// Its decisions beyond the end of the record.
-    pub beyond: Vec<Entry>,
+    pub beyond: Vec<MachineEntry>,
     /// Requested executions of the run, by call.
     pub executions: BTreeMap<CallId, ToolRun>,
 }
@@ -92,7 +92,7 @@ impl Replay {
     /// # Errors
     ///
     /// [`Divergence`] if the entry is not the next one.
-    pub fn next(&mut self, recorded: &Entry) -> Result<(), Divergence> {
+    pub fn next(&mut self, recorded: &MachineEntry) -> Result<(), Divergence> {
         if let EventKind::RunForked(forked) = &recorded.kind {
             let beyond = self.decided.drain(..).collect();
             let child = self.copies.pop_front().unwrap_or_else(|| "".into());
@@ -103,7 +103,7 @@ impl Replay {
             self.tell(recorded);
         }
         if self.decided.is_empty() && recorded.actor != Actor::Machine {
-            let fact = Input::fact(recorded.at, recorded.kind.clone());
+            let fact = MachineInput::fact(recorded.at, recorded.kind.clone());
             if let Err(refused) = self.machine.handle(fact) {
                 return Err(divergence(recorded, Value::String(refused.to_string())));
             }
@@ -128,7 +128,7 @@ impl Replay {
     }
 
     /// Makes the calls to the machine that this entry follows from.
-    fn tell(&mut self, recorded: &Entry) {
+    fn tell(&mut self, recorded: &MachineEntry) {
         if recorded.actor != Actor::Machine {
             return;
         }
@@ -151,12 +151,12 @@ impl Replay {
     fn drain(&mut self) {
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => self.decided.push_back(entry),
-                Output::Perform(Effect::RunTool(run)) => {
+                MachineOutput::Append(entry) => self.decided.push_back(entry),
+                MachineOutput::Perform(MachineAction::RunTool(run)) => {
                     self.executions.insert(run.call_id.clone(), run);
                 }
-                Output::Perform(_) => {}
-                Output::Wait | Output::Finish(_) => return,
+                MachineOutput::Perform(_) => {}
+                MachineOutput::Wait | MachineOutput::Finish(_) => return,
             }
         }
     }
@@ -190,7 +190,7 @@ impl Failure for Divergence {
     }
 }
 
-fn divergence(recorded: &Entry, actual: Value) -> Divergence {
+fn divergence(recorded: &MachineEntry, actual: Value) -> Divergence {
     let kind = &recorded.kind;
     Divergence::new(recorded.seq, kind.event_type(), as_value(kind), actual)
 }

@@ -12,7 +12,7 @@ pub const HOOK_FAILED: &str = "hook failed";
 
 /// Returns the text for a gate that stopped the run.
 #[must_use]
-pub fn aborted(hook: &str, reason: &str) -> String {
+pub fn describe_abort(hook: &str, reason: &str) -> String {
     format!("hook `{hook}` aborted the run: {reason}")
 }
 
@@ -65,7 +65,7 @@ pub fn stagnation(count: impl Display, limit: impl Display) -> String {
 }
 
 /// Returns the warning for a model that repeats itself.
-pub(crate) fn repeated(times: u32, ends_after: u32) -> String {
+pub(crate) fn describe_repetition(times: u32, ends_after: u32) -> String {
     format!(
         "Note: this call was made {times} times with the same result; the run ends after \
          {ends_after}."
@@ -79,7 +79,7 @@ pub(crate) fn late_verdict(tool: &str, probed: &ToolProbed) -> Option<String> {
     let says = format!("`{tool}` says that its call `{call_id}`");
     match (verdict, output) {
         (Verdict::Happened, Some(output)) => {
-            Some(format!("{says} happened. It answered: {}", output.shown()))
+            Some(format!("{says} happened. It answered: {}", output.display_text()))
         }
         (Verdict::Happened, None) => Some(format!("{says} happened.")),
         (Verdict::DidNot, _) => Some(format!("{says} did not happen; it may be called again.")),

@@ -11,14 +11,14 @@ use serde::Deserialize;
 /// follows under that name, then, for a call that was made before, the call whose answer it is.
 pub(crate) fn tool_message(responded: &ToolResponded) -> Message {
     #[derive(Deserialize)]
-    struct Failed {
+    struct ToolFailureJson {
         error: JsonText,
     }
-    let failed = if responded.ok { None } else { responded.output.read::<Failed>().ok() };
+    let failed = if responded.ok { None } else { responded.output.read::<ToolFailureJson>().ok() };
     let shown = failed.as_ref().map_or(&responded.output, |failed| &failed.error);
     let message = Message::Tool {
         tool_call_id: responded.call_id.clone(),
-        content: shown.shown().into(),
+        content: shown.display_text().into(),
         images: Arc::clone(&responded.images),
         is_error: !responded.ok,
     };

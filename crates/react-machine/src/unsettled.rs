@@ -19,7 +19,7 @@ pub(crate) struct Unsettled {
 
 impl Unsettled {
     /// Records the result of a probe.
-    pub(crate) fn probed(&mut self, probed: &ToolProbed) {
+    pub(crate) fn record_probe(&mut self, probed: &ToolProbed) {
         if probed.verdict != Verdict::Unknown {
             self.certain.insert(probed.call_id.clone());
         }

@@ -26,12 +26,12 @@ use backstop_provider::Provider;
 use backstop_react_machine::AgentDefinition;
 
 use crate::agent::builder::AgentBuilder;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::error::RunFailure;
 use crate::live::Subscriber;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
-use crate::run::start::Start;
+use crate::run::start::StartingRun;
 
 /// A model with tools under the failure model. Clones share it; runs are independent.
 ///
@@ -49,13 +49,13 @@ use crate::run::start::Start;
 /// ```
 #[derive(Clone)]
 pub struct Agent {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<AgentInner>,
 }
 
 impl Agent {
     /// Returns a builder of an agent around a provider.
     pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
-        AgentBuilder::shared(Arc::new(provider))
+        AgentBuilder::from_shared(Arc::new(provider))
     }
 
     /// Returns the agent's name.
@@ -85,7 +85,7 @@ impl Agent {
         // On the heap, so that a run in flight holds the request once and not in every step. The future is boxed too,
         // because callers that spawn or join it move it.
         let request = request.into();
-        let start = Box::new(Start::new(Arc::clone(&self.inner), request));
+        let start = Box::new(StartingRun::new(Arc::clone(&self.inner), request));
         Box::pin(start.run()).await
     }
 

@@ -28,7 +28,7 @@ pub trait Approver: Send + Sync {
     /// # Cancel safety
     ///
     /// The future is dropped when the run is stopped.
-    async fn refused(&self, _request: &ApprovalRequest, _why: &DecideError) {}
+    async fn receive_refusal(&self, _request: &ApprovalRequest, _why: &DecideError) {}
 }
 
 /// An approval, with its run.
@@ -95,11 +95,11 @@ impl ApprovalRequest {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct ApprovalDesk {
-    open: Arc<Mutex<BTreeMap<ApprovalId, Open>>>,
+    open: Arc<Mutex<BTreeMap<ApprovalId, UndecidedApproval>>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct UndecidedApproval {
     request: ApprovalRequest,
     decided: oneshot::Sender<Decision>,
 }
@@ -158,7 +158,7 @@ impl Approver for ApprovalDesk {
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision> {
         let id = request.approval.id.clone();
         let (decided, decision) = oneshot::channel();
-        let open = Open { request: request.clone(), decided };
+        let open = UndecidedApproval { request: request.clone(), decided };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), open);
         let _gone = Gone { desk: self, id };
         decision.await.ok()

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, Limit};
 use backstop_event_log::{Lease, task_digest};
 use backstop_orchestrator::LocalOrchestrator;
-use backstop_react_machine::NothingLeft;
+use backstop_react_machine::NoBudgetLeft;
 use backstop_tool::ToolContext;
 use futures_util::future::{Either, join_all, select};
 use layer0::error::{OperatorError, OrchError};
@@ -28,21 +28,21 @@ use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
 use crate::effect::Asks;
-use crate::journal::{Ask, Child, Told, Wanted};
-use link::{Link, PersonWait, Progress, Waits};
+use crate::journal::{Child, DispatchRequest, StepReply, StepRequest};
+use link::{CallWaits, ChildProgress, DispatchLink, PersonWait};
 
 /// Time for a run that was given up to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// The orchestrator of the tool of one call.
 pub(crate) struct Dispatcher {
-    caller: Caller,
+    caller: DispatchingRun,
     /// The child run that was recorded for the call before its tool began.
     ahead: Mutex<Option<Child>>,
     started: Mutex<StartedRuns>,
     /// Whether a suspended run drops the call and repeats it on resume.
     may_leave: bool,
-    waits: Arc<Waits>,
+    waits: Arc<CallWaits>,
     /// The earlier answer that this call returns, if any.
     prior: OnceLock<PriorAnswer>,
 }
@@ -58,7 +58,7 @@ pub(crate) enum PriorAnswer {
 
 /// The run whose tool dispatches.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct DispatchingRun {
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
     /// The sessions whose stored errors and results the run may read.
@@ -79,7 +79,7 @@ pub(crate) struct Caller {
     pub(crate) lease: Option<Arc<dyn Lease>>,
 }
 
-impl Caller {
+impl DispatchingRun {
     /// Returns whether the run or its caller stopped without an end.
     fn is_detached(&self) -> bool {
         self.asks.is_detached() || self.signals.as_ref().is_some_and(Signals::is_detached)
@@ -89,27 +89,27 @@ impl Caller {
 /// The child runs that the tool started.
 #[derive(Default)]
 struct StartedRuns {
-    runs: Vec<Started>,
+    runs: Vec<StartedRun>,
     /// Whether the call has ended; nothing starts after its end.
     is_closed: bool,
 }
 
 /// A child run that the tool started.
-struct Started {
+struct StartedRun {
     operator: Arc<str>,
     run: RunId,
     signals: Signals,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<ChildProgress>,
     task: AbortHandle,
 }
 
 /// The operator to dispatch.
-enum Target {
+enum DispatchTarget {
     Named(Arc<str>),
     AtHand(Arc<dyn Operator>),
 }
 
-impl Target {
+impl DispatchTarget {
     fn name(&self) -> &str {
         match self {
             Self::Named(name) => name,
@@ -138,18 +138,18 @@ impl Dispatcher {
     /// Returns the dispatcher of a call with this time limit. With `may_leave`, a suspended run drops the call and
     /// repeats it later.
     pub(crate) fn new(
-        caller: Caller,
+        caller: DispatchingRun,
         ahead: Option<Child>,
         limit: Option<Duration>,
         may_leave: bool,
     ) -> Self {
-        let waits = Arc::new(Waits::new(Limit::new(Arc::clone(&caller.clock), limit)));
+        let waits = Arc::new(CallWaits::new(Limit::new(Arc::clone(&caller.clock), limit)));
         let (ahead, started) = (Mutex::new(ahead), Mutex::default());
         Self { caller, ahead, started, may_leave, waits, prior: OnceLock::new() }
     }
 
     /// Returns the dispatcher of the run that called a tool; `None` outside of a run.
-    pub(crate) fn of(context: &ToolContext) -> Option<&Self> {
+    pub(crate) fn from_context(context: &ToolContext) -> Option<&Self> {
         context.runtime.as_ref()?.downcast_ref()
     }
 
@@ -177,7 +177,7 @@ impl Dispatcher {
     ) -> Result<Answer, OrchError> {
         let orchestrator = self.caller.orchestrator.clone();
         let orchestrator = orchestrator.unwrap_or_else(|| Arc::new(own.clone()));
-        self.start(orchestrator, Target::AtHand(operator), task, None).await
+        self.start(orchestrator, DispatchTarget::AtHand(operator), task, None).await
     }
 
     /// Returns the time limit of the call.
@@ -192,7 +192,7 @@ impl Dispatcher {
 
     /// Completes when child runs were suspended, to be resumed later, and no other child run of the call is running.
     /// The tool's own code is dropped then.
-    pub(crate) async fn left(&self) {
+    pub(crate) async fn wait_for_suspension(&self) {
         if !self.may_leave {
             return std::future::pending().await;
         }
@@ -200,7 +200,7 @@ impl Dispatcher {
             // Registered before the check, so that no change is missed.
             let changed = self.waits.changed.notified();
             let is_left = {
-                let started = self.started();
+                let started = self.lock_started();
                 let ends = started.runs.iter().map(|started| started.outcome());
                 let ends: Option<Vec<_>> = ends.collect();
                 ends.is_some_and(|ends| ends.contains(&Outcome::WaitingApproval))
@@ -215,17 +215,17 @@ impl Dispatcher {
     /// Stops the child runs that nothing waits for any more, and returns the outcome of each.
     pub(crate) async fn close(&self) -> Vec<OperatorReturned> {
         let started = {
-            let mut started = self.started();
+            let mut started = self.lock_started();
             started.is_closed = true;
             std::mem::take(&mut started.runs)
         };
-        join_all(started.into_iter().map(|started| started.returned(&self.caller.clock))).await
+        join_all(started.into_iter().map(|started| started.wait_for_end(&self.caller.clock))).await
     }
 
     async fn start(
         &self,
         orchestrator: Arc<dyn Orchestrator>,
-        target: Target,
+        target: DispatchTarget,
         task: Task,
         parts: Option<u32>,
     ) -> Result<Answer, OrchError> {
@@ -233,29 +233,35 @@ impl Dispatcher {
         let (child, number) = self.child(&operator, &target, &*orchestrator, &task, parts).await?;
         let run = child.run.clone();
         let asks = Arc::clone(&self.caller.asks);
-        let (link, progress) =
-            Link::new(asks, run.clone(), Arc::clone(&self.waits), self.caller.lease.clone());
+        let (link, progress) = DispatchLink::new(
+            asks,
+            run.clone(),
+            Arc::clone(&self.waits),
+            self.caller.lease.clone(),
+        );
         let context = self.context(&child, Arc::clone(&link));
         let (signals, follows) = (context.signals.clone(), Arc::clone(&link));
         let (done, result) = oneshot::channel();
         // In its own task, so that the run's outcome is known even if the call is given up.
         let work = async move {
             let result = match target {
-                Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
-                Target::AtHand(operator) => orchestrator.perform(operator, task, context).await,
+                DispatchTarget::Named(name) => orchestrator.dispatch(&name, task, context).await,
+                DispatchTarget::AtHand(operator) => {
+                    orchestrator.perform(operator, task, context).await
+                }
             };
-            link.ended(&result);
+            link.record_end(&result);
             drop(done.send(result));
         };
         let work = work.instrument(tracing::Span::current()).with_current_subscriber();
         {
-            let mut started = self.started();
+            let mut started = self.lock_started();
             if started.is_closed {
-                self.caller.asks.tell(Ask::NoDispatch { number });
+                self.caller.asks.tell(StepRequest::NoDispatch { number });
                 return Err(OrchError::Shutdown("the call that dispatches is over".to_owned()));
             }
             let task = tokio::spawn(self.caller.clock.track(Box::pin(work))).abort_handle();
-            started.runs.push(Started { operator, run, signals, progress, task });
+            started.runs.push(StartedRun { operator, run, signals, progress, task });
         }
         match result.await {
             // The call is dropped with it.
@@ -267,7 +273,7 @@ impl Dispatcher {
                 std::future::pending().await
             }
             Ok(result) => result,
-            Err(_) => Err(OrchError::panicked("the operator's task was lost")),
+            Err(_) => Err(OrchError::from_panic("the operator's task was lost")),
         }
     }
 
@@ -282,7 +288,7 @@ impl Dispatcher {
         if let Some(unknown) = orchestrator.unknown(operator).filter(|_| !self.is_ahead(operator)) {
             return Err(OrchError::OperatorNotFound(unknown.name.into()));
         }
-        self.start(orchestrator, Target::Named(operator.into()), task, parts).await
+        self.start(orchestrator, DispatchTarget::Named(operator.into()), task, parts).await
     }
 
     /// Returns whether the child run for a dispatch of this operator is recorded already.
@@ -295,7 +301,7 @@ impl Dispatcher {
     async fn child(
         &self,
         operator: &Arc<str>,
-        target: &Target,
+        target: &DispatchTarget,
         orchestrator: &dyn Orchestrator,
         task: &Task,
         parts: Option<u32>,
@@ -305,7 +311,7 @@ impl Dispatcher {
             return Ok((child, 0));
         }
         let number = self.caller.asks.number_dispatch();
-        let wanted = Wanted {
+        let wanted = DispatchRequest {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
             input_digest: task_digest(task).into(),
@@ -317,17 +323,18 @@ impl Dispatcher {
             number,
         };
         let gives_up = GivesUp { asks: &self.caller.asks, number };
-        let told = self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await;
+        let told = self.caller.asks.ask(StepRequest::Dispatch(Box::new(wanted))).await;
         std::mem::forget(gives_up);
         match told {
-            Some(Told::Child(Ok(child))) => Ok((*child, number)),
-            Some(Told::Child(Err(nothing))) => Err(refused(operator, &nothing)),
+            Some(StepReply::Child(Ok(child))) => Ok((*child, number)),
+            Some(StepReply::Child(Err(nothing))) => Err(build_refusal(operator, &nothing)),
             _ => Err(OrchError::Shutdown("the run that dispatches is over".to_owned())),
         }
     }
 
-    fn context(&self, child: &Child, link: Arc<Link>) -> Context {
-        let Caller { run, session, sessions, depth, clock, orchestrator, .. } = &self.caller;
+    fn context(&self, child: &Child, link: Arc<DispatchLink>) -> Context {
+        let DispatchingRun { run, session, sessions, depth, clock, orchestrator, .. } =
+            &self.caller;
         let mut context = Context::root();
         context.session = Some(session.clone());
         context.sessions = sessions.iter().filter(|other| *other != session).cloned().collect();
@@ -347,7 +354,7 @@ impl Dispatcher {
         context
     }
 
-    fn started(&self) -> MutexGuard<'_, StartedRuns> {
+    fn lock_started(&self) -> MutexGuard<'_, StartedRuns> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -362,7 +369,7 @@ impl Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         let is_detached = self.caller.is_detached();
-        for started in &self.started().runs {
+        for started in &self.lock_started().runs {
             if is_detached {
                 started.signals.detach();
             }
@@ -385,7 +392,7 @@ impl Orchestrator for Dispatcher {
         _: Context,
     ) -> Result<Answer, OrchError> {
         let orchestrator = Arc::clone(self.orchestrator()?);
-        self.start(orchestrator, Target::AtHand(operator), task, None).await
+        self.start(orchestrator, DispatchTarget::AtHand(operator), task, None).await
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
@@ -424,13 +431,13 @@ impl Orchestrator for Dispatcher {
     }
 }
 
-impl Started {
+impl StartedRun {
     fn outcome(&self) -> Option<Outcome> {
         self.progress.borrow().end.as_ref().map(|(outcome, _)| *outcome)
     }
 
     /// Waits for the end, after stopping a run that nothing waits for any more.
-    async fn returned(mut self, clock: &Arc<dyn Clock>) -> OperatorReturned {
+    async fn wait_for_end(mut self, clock: &Arc<dyn Clock>) -> OperatorReturned {
         if self.progress.borrow().end.is_none() {
             self.signals.push(Signal::cancel());
         }
@@ -440,7 +447,8 @@ impl Started {
             Either::Left((Err(_), _)) | Either::Right(_) => None,
         };
         self.task.abort();
-        let Progress { usage, end } = progress.unwrap_or_else(|| self.progress.borrow().clone());
+        let ChildProgress { usage, end } =
+            progress.unwrap_or_else(|| self.progress.borrow().clone());
         // A run that never began, or does not end, was stopped.
         let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));
         let (outcome, reason) = end.unwrap_or_else(stopped);
@@ -456,17 +464,19 @@ struct GivesUp<'a> {
 
 impl Drop for GivesUp<'_> {
     fn drop(&mut self) {
-        self.asks.tell(Ask::NoDispatch { number: self.number });
+        self.asks.tell(StepRequest::NoDispatch { number: self.number });
     }
 }
 
 /// Returns the error of an operator that does not start because its caller has no budget for it.
-fn refused(operator: &str, nothing: &NothingLeft) -> OrchError {
-    let NothingLeft { reason, message, .. } = nothing;
+fn build_refusal(operator: &str, nothing: &NoBudgetLeft) -> OrchError {
+    let NoBudgetLeft { reason, message, .. } = nothing;
     let why = format!("`{operator}` was not started: {message}");
     match code::find(reason.as_str()) {
         Some(entry) if entry.code == code::ORCH_DEPTH => OrchError::TooDeep(why),
-        Some(entry) => OrchError::from(OperatorError::failed(NotStarted { code: entry.code, why })),
+        Some(entry) => {
+            OrchError::from(OperatorError::from_failure(NotStarted { code: entry.code, why }))
+        }
         None => OrchError::DispatchFailed(why),
     }
 }

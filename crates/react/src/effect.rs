@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::effect::stoppable::unless_stopped;
-use crate::journal::{End, Step};
+use crate::journal::{Step, StepEnd};
 
 pub(crate) use asks::Asks;
 pub(crate) use call::admit;
@@ -36,14 +36,14 @@ pub(crate) use effects::Effects;
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
 pub(crate) use proposal::is_any_held;
-pub(crate) use stop::Stop;
+pub(crate) use stop::StopFlag;
 
 /// The work of a step.
-pub(crate) type Work = Pin<Box<dyn Future<Output = End> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = StepEnd> + Send>>;
 
 impl Effects {
     /// Returns the work of a step, which ends at a poll after `stop` is set, or soon after.
-    pub(crate) fn perform(self: &Arc<Self>, step: Step, stop: Stop) -> Work {
+    pub(crate) fn perform(self: &Arc<Self>, step: Step, stop: StopFlag) -> Work {
         let effects = Arc::clone(self);
         match step {
             Step::Attempt(attempt) => Box::pin(model::attempt(effects, attempt, stop)),
@@ -60,7 +60,7 @@ impl Effects {
             }
             Step::Gates { calls, changed } => stoppable(stop, async move {
                 let gated = hooks::gates(&effects, &calls, changed).await;
-                proposal::added(&effects, gated, changed).await
+                proposal::add_proposals(&effects, gated, changed).await
             }),
             Step::Observers(calls) => {
                 stoppable(stop, async move { hooks::observers(&effects, &calls).await })
@@ -69,7 +69,9 @@ impl Effects {
                 stoppable(stop, async move { approval::ask(&effects, approval).await })
             }
             // The journal sends the expiry, as it does for decisions.
-            Step::Expiry(approval) => Box::pin(std::future::ready(End::Expiry(approval, false))),
+            Step::Expiry(approval) => {
+                Box::pin(std::future::ready(StepEnd::Expiry(approval, false)))
+            }
             Step::ReadMemory(input) => {
                 stoppable(stop, async move { memory::read(&effects, input).await })
             }
@@ -81,10 +83,10 @@ impl Effects {
                     Some(caller) => caller.wait(waiting).await,
                     None => std::future::pending().await,
                 }
-                End::Left
+                StepEnd::Left
             }),
             Step::More(given) => stoppable(stop, async move {
-                End::More(match &effects.place.caller {
+                StepEnd::More(match &effects.place.caller {
                     Some(caller) => caller.more(given).await,
                     None => None,
                 })
@@ -94,6 +96,6 @@ impl Effects {
 }
 
 /// Awaits the application's code, unless the step is stopped first.
-fn stoppable(stop: Stop, work: impl Future<Output = End> + Send + 'static) -> Work {
-    Box::pin(async move { unless_stopped(&stop, work).await.unwrap_or(End::Stopped) })
+fn stoppable(stop: StopFlag, work: impl Future<Output = StepEnd> + Send + 'static) -> Work {
+    Box::pin(async move { unless_stopped(&stop, work).await.unwrap_or(StepEnd::Stopped) })
 }

@@ -23,17 +23,17 @@ use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
-use crate::feed::Feed;
+use crate::feed::StreamFeed;
 use crate::form;
 use crate::live::{Hub, Live};
-use crate::shown::{Pieces, Shown};
+use crate::shown::{PieceRedactor, Pieces};
 use crate::upstream::Upstream;
 use crate::wire_names::{map_request, map_response};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One provider with its service stack.
-pub(crate) struct Endpoint {
+pub(crate) struct ModelEndpoint {
     pub(crate) retry: RetryPolicy,
     /// Its name in `model.attempted`.
     pub(crate) label: Arc<str>,
@@ -51,7 +51,7 @@ pub(crate) type AttemptService = CircuitBreaker<Limited<AttemptTimeout<Transport
 /// A service with or without a limit of calls in flight.
 type Limited<S> = Either<ConcurrencyLimit<S>, S>;
 
-impl Endpoint {
+impl ModelEndpoint {
     /// Builds the stack around a provider.
     pub(crate) fn new(
         upstream: Upstream,
@@ -119,7 +119,7 @@ pub(crate) struct AttemptRecord {
     status: AtomicU16,
     listeners: Listeners,
     /// Text that is held back from listeners.
-    shown: Mutex<Shown>,
+    shown: Mutex<PieceRedactor>,
     /// Whether the attempt is over; set under the lock of `shown`. A provider that reads in its own task may send
     /// pieces of an attempt that was given up.
     is_over: AtomicBool,
@@ -130,7 +130,7 @@ pub(crate) struct Listeners {
     pub(crate) run: RunId,
     pub(crate) hub: Arc<Hub>,
     /// The stream of the run.
-    pub(crate) feed: Option<Arc<Feed>>,
+    pub(crate) feed: Option<Arc<StreamFeed>>,
     /// Whether pieces are shown. An answer that was requested whole is shown whole.
     pub(crate) is_streamed: bool,
     /// Whether there are secrets to hold back.
@@ -141,9 +141,9 @@ impl AttemptRecord {
     pub(crate) fn new(
         call: u32,
         number: u32,
-        endpoint: &Endpoint,
+        endpoint: &ModelEndpoint,
         listeners: Listeners,
-        shown: Shown,
+        shown: PieceRedactor,
         clock: &Arc<dyn Clock>,
         redactor: &Redactor,
     ) -> Self {
@@ -170,19 +170,19 @@ impl AttemptRecord {
     }
 
     /// Returns the time of the attempt so far.
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed_time(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.began)
     }
 
     fn piece_came(&self, piece: &str) {
         self.piece_bytes.fetch_add(piece.len(), Ordering::Relaxed);
         if self.listeners.is_streamed && self.first_piece.get().is_none() {
-            let _ = self.first_piece.set(self.elapsed());
+            let _ = self.first_piece.set(self.elapsed_time());
         }
     }
 
     /// Returns the usage that the provider reported.
-    pub(crate) fn billed(&self) -> Option<TokenUsage> {
+    pub(crate) fn billed_usage(&self) -> Option<TokenUsage> {
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,7 @@ impl AttemptRecord {
     }
 
     /// Returns the event of the attempt, which ended with `error` or with an answer.
-    pub(crate) fn attempted(
+    pub(crate) fn build_model_attempted(
         &self,
         billed: Option<CountedUsage>,
         error: Option<&ProviderError>,
@@ -208,21 +208,21 @@ impl AttemptRecord {
         ended.delay_ms = delay.map(millis);
         (ended.usage, ended.cost_nanousd) = (billed.map(|billed| billed.usage), price);
         ended.usage_estimated = is_estimated;
-        ended.duration_ms = millis(self.elapsed());
+        ended.duration_ms = millis(self.elapsed_time());
         ended.first_token_ms = self.first_piece.get().copied().map(millis);
         ended.request_id = self.request_id.get().cloned();
         ended
     }
 
     /// Sends listeners the pieces that a change of the held-back text releases.
-    fn show(&self, change: impl FnOnce(&mut Shown) -> Pieces) {
+    fn show(&self, change: impl FnOnce(&mut PieceRedactor) -> Pieces) {
         let Listeners { hub, feed, is_streamed, holds_secrets, .. } = &self.listeners;
         // A listener may join in the middle of a secret, so secrets are tracked even without listeners.
         if !is_streamed || !(*holds_secrets || feed.is_some() || hub.is_heard()) {
             return;
         }
         // Sent under the lock, so that pieces keep their order, and none follows the end.
-        let mut shown = self.shown();
+        let mut shown = self.lock_shown();
         if self.is_over() {
             return;
         }
@@ -231,14 +231,14 @@ impl AttemptRecord {
 
     /// Ends the attempt: later pieces of its provider are dropped.
     pub(crate) fn end(&self) {
-        let _shown = self.shown();
+        let _shown = self.lock_shown();
         self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Ends the attempt as [`AttemptRecord::end`] does, and sends the held-back rest of a whole answer. The pieces of a
     /// failed answer are void, and its last may be half a secret.
     fn finish(&self, is_whole: bool) {
-        let mut shown = self.shown();
+        let mut shown = self.lock_shown();
         if self.is_over.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -252,7 +252,7 @@ impl AttemptRecord {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn lock_shown(&self) -> MutexGuard<'_, PieceRedactor> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,7 +299,7 @@ impl StreamSink for AttemptRecord {
     }
 
     fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
-        self.rate.told(requests, tokens);
+        self.rate.record_remaining(requests, tokens);
     }
 
     fn usage(&self, usage: TokenUsage) {
@@ -346,7 +346,7 @@ impl Service<AttemptRequest> for Transport {
             });
             let mut answered = asked.catch_unwind().await.unwrap_or_else(|panic| {
                 Err(ProviderError::Other(
-                    format!("the provider panicked: {}", text::panicked(panic)).into(),
+                    format!("the provider panicked: {}", text::panic_message(panic)).into(),
                 ))
             });
             if let Ok(response) = &mut answered {

@@ -29,7 +29,7 @@ pub enum AgentError {
     /// A gate said that the run must not go on.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("{}", text::aborted(hook, reason))]
+    #[error("{}", text::describe_abort(hook, reason))]
     #[non_exhaustive]
     Aborted {
         /// The hook.
@@ -121,7 +121,7 @@ pub enum AgentError {
     ///
     /// Retry: as the record's failure says. Effect: as it says.
     #[error("{}", .0.wrapper)]
-    Recorded(#[source] RecordedFailure),
+    Recorded(#[source] LoggedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
     /// to the run.
     ///
@@ -145,7 +145,7 @@ pub enum AgentError {
 
 impl AgentError {
     /// Makes [`AgentError::Aborted`].
-    pub fn aborted(hook: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub fn hook_aborted(hook: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Aborted { hook: hook.into(), reason: reason.into() }
     }
 
@@ -269,7 +269,7 @@ impl From<AgentError> for OperatorError {
         match error {
             AgentError::Llm(error) => Self::model(error),
             AgentError::Recorded(recorded) if recorded.is_of_model => Self::model(recorded),
-            error => Self::failed(error),
+            error => Self::from_failure(error),
         }
     }
 }
@@ -292,16 +292,16 @@ impl From<AgentError> for EnvError {
 ///
 /// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedFailure {
+pub struct LoggedFailure {
     facts: Box<Facts>,
     is_of_model: bool,
     /// Text of the error around it, as in the process where the run failed.
     wrapper: Box<str>,
     text: Box<str>,
-    cause: Option<Box<RecordedFailure>>,
+    cause: Option<Box<LoggedFailure>>,
 }
 
-impl RecordedFailure {
+impl LoggedFailure {
     pub(crate) fn new(cause: &FailureCause) -> Self {
         let mut texts = VecDeque::from(cause.chain());
         let (wrapper, row): (Box<str>, _) = match cause {
@@ -331,19 +331,19 @@ impl RecordedFailure {
     }
 }
 
-impl fmt::Display for RecordedFailure {
+impl fmt::Display for LoggedFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for RecordedFailure {
+impl std::error::Error for LoggedFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as _)
     }
 }
 
-impl Failure for RecordedFailure {
+impl Failure for LoggedFailure {
     fn facts(&self) -> Facts {
         *self.facts
     }
@@ -375,7 +375,7 @@ pub struct RunFailure {
 
 impl RunFailure {
     /// The run's task ended before the run did.
-    pub(crate) fn lost(run_id: RunId, session: SessionId) -> Self {
+    pub(crate) fn from_lost_task(run_id: RunId, session: SessionId) -> Self {
         let why = "the run's task panicked, or its runtime was shut down";
         Self {
             run_id,
@@ -460,7 +460,7 @@ impl From<RunFailure> for OperatorError {
         match failure.error {
             AgentError::Llm(_) => Self::model(failure),
             AgentError::Recorded(ref recorded) if recorded.is_of_model => Self::model(failure),
-            _ => Self::failed(failure),
+            _ => Self::from_failure(failure),
         }
     }
 }

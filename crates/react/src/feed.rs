@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use layer0::event::Event;
 
 use crate::error::RunFailure;
-use crate::live::Piece;
+use crate::live::LivePiece;
 use crate::outcome::RunOutcome;
 
 /// Maximum number of unread events in memory, if a log has them too.
@@ -28,13 +28,13 @@ pub(crate) enum Pending {
         from: u64,
         to: u64,
     },
-    Delta(Delta),
+    Delta(MergedDelta),
     Ended(Box<RunResult>),
 }
 
 /// Consecutive pieces of one attempt's text or thinking, merged.
 #[derive(Debug)]
-pub(crate) struct Delta {
+pub(crate) struct MergedDelta {
     pub(crate) call: u32,
     pub(crate) attempt: u32,
     pub(crate) is_thinking: bool,
@@ -47,13 +47,13 @@ pub(crate) struct Delta {
 /// without a log it holds all events. Deltas are merged, and left out if there are too many: the reader takes their
 /// text from the event with the whole answer.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct StreamFeed {
     has_log: bool,
-    queue: Mutex<Queue>,
+    queue: Mutex<FeedQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct FeedQueue {
     pending: VecDeque<Pending>,
     /// Number of pending events.
     events: usize,
@@ -67,7 +67,7 @@ struct Queue {
     reader: Option<Waker>,
 }
 
-impl Feed {
+impl StreamFeed {
     pub(crate) fn new(has_log: bool) -> Self {
         Self { has_log, queue: Mutex::default() }
     }
@@ -87,10 +87,10 @@ impl Feed {
     }
 
     /// Adds a piece of an answer.
-    pub(crate) fn delta(&self, call: u32, attempt: u32, piece: &Piece) {
+    pub(crate) fn delta(&self, call: u32, attempt: u32, piece: &LivePiece) {
         let (is_thinking, piece) = match piece {
-            Piece::Text(text) => (false, text),
-            Piece::Thinking(text) => (true, text),
+            LivePiece::Text(text) => (false, text),
+            LivePiece::Thinking(text) => (true, text),
         };
         let mut queue = self.queue();
         if queue.cut == Some((call, attempt)) {
@@ -109,7 +109,7 @@ impl Feed {
             _ => {
                 if piece.len() + DELTA_COST <= left {
                     let text = piece.to_string();
-                    let delta = Delta { call, attempt, is_thinking, text };
+                    let delta = MergedDelta { call, attempt, is_thinking, text };
                     queue.pending.push_back(Pending::Delta(delta));
                 }
                 piece.len() + DELTA_COST
@@ -154,13 +154,13 @@ impl Feed {
         self.queue().cut_calls.remove(&call)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, FeedQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Wakes the reader, after releasing the queue: an executor may poll the reader at once.
-fn wake(mut queue: MutexGuard<'_, Queue>) {
+fn wake(mut queue: MutexGuard<'_, FeedQueue>) {
     let reader = queue.reader.take();
     drop(queue);
     if let Some(reader) = reader {
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    fn taken(feed: &Feed) -> Vec<Pending> {
+    fn taken(feed: &StreamFeed) -> Vec<Pending> {
         let context = Context::from_waker(Waker::noop());
         let next = || match feed.poll_next(&context) {
             Poll::Ready(next) => Some(next),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// Polls its feed when it is woken, as an executor may.
-    struct Polls(Arc<Feed>, Mutex<Vec<Pending>>);
+    struct Polls(Arc<StreamFeed>, Mutex<Vec<Pending>>);
 
     impl Wake for Polls {
         fn wake(self: Arc<Self>) {
@@ -195,7 +195,7 @@ mod tests {
     /// Spec: D14
     #[test]
     fn reader_may_poll_while_it_is_woken() {
-        let feed = Arc::new(Feed::new(true));
+        let feed = Arc::new(StreamFeed::new(true));
         let polls = Arc::new(Polls(Arc::clone(&feed), Mutex::default()));
         let waker = Waker::from(Arc::clone(&polls));
         assert!(feed.poll_next(&Context::from_waker(&waker)).is_pending());
@@ -203,18 +203,18 @@ mod tests {
         assert_eq!(polls.1.lock().unwrap().len(), 1);
     }
 
-    fn text(text: &str) -> Piece {
-        Piece::Text(text.into())
+    fn text(text: &str) -> LivePiece {
+        LivePiece::Text(text.into())
     }
 
     /// Spec: D14
     #[test]
     fn deltas_of_one_attempt_are_merged() {
-        let feed = Feed::new(true);
+        let feed = StreamFeed::new(true);
         feed.delta(1, 1, &text("a"));
         feed.delta(1, 1, &text("b"));
-        feed.delta(1, 1, &Piece::Thinking("hm".into()));
-        feed.delta(1, 2, &Piece::Thinking("oh".into()));
+        feed.delta(1, 1, &LivePiece::Thinking("hm".into()));
+        feed.delta(1, 2, &LivePiece::Thinking("oh".into()));
         let texts: Vec<String> = taken(&feed)
             .into_iter()
             .map(|pending| match pending {
@@ -228,7 +228,7 @@ mod tests {
     /// Spec: D14, V1
     #[test]
     fn unread_deltas_take_bounded_memory() {
-        let feed = Feed::new(true);
+        let feed = StreamFeed::new(true);
         let piece = text(&"x".repeat(1_000));
         for call in 1..=100 {
             for _ in 0..100 {

@@ -9,13 +9,13 @@ pub(crate) fn settle(request: &mut ModelRequest, provider: &dyn Provider) {
     let Some(output) = &request.output else { return };
     match provider.output_support(request) {
         OutputSupport::Constrained => {}
-        OutputSupport::Native => request.messages = uninstructed(&request.messages, output),
+        OutputSupport::Native => request.messages = remove_form_text(&request.messages, output),
         _ => request.output = None,
     }
 }
 
 /// Removes the text about the form from the instructions. The record keeps it: another provider may need it.
-fn uninstructed(messages: &Transcript, output: &OutputSchema) -> Transcript {
+fn remove_form_text(messages: &Transcript, output: &OutputSchema) -> Transcript {
     let mut left = Transcript::default();
     for (place, message) in messages.messages().iter().enumerate() {
         match &**message {

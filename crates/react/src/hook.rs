@@ -64,13 +64,17 @@ pub trait Gate: Send + Sync {
     /// # Cancel safety
     ///
     /// As [`Observer::observe`].
-    async fn judge(&self, moment: Moment<'_>, context: &HookContext) -> Result<Verdict, BoxError>;
+    async fn judge(
+        &self,
+        moment: Moment<'_>,
+        context: &HookContext,
+    ) -> Result<GateVerdict, BoxError>;
 }
 
 /// The verdict of a gate.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum GateVerdict {
     /// Continue.
     Continue,
     /// Stop. Before a tool, the call is answered as skipped and the run continues; at other points the run fails as
@@ -253,7 +257,7 @@ pub(crate) enum HookCode {
 
 impl Hook {
     /// Reads the description of a hook from its code, which may panic.
-    pub(crate) fn of(code: HookCode) -> Self {
+    pub(crate) fn from_code(code: HookCode) -> Self {
         let (name, points, fail_open) = match &code {
             HookCode::Gate(gate) => (gate.name(), gate.points(), gate.fail_open()),
             HookCode::Observer(observer) => {
@@ -289,11 +293,11 @@ impl Hook {
         &self,
         moment: Moment<'_>,
         context: &HookContext,
-    ) -> Result<Verdict, BoxError> {
+    ) -> Result<GateVerdict, BoxError> {
         match &self.code {
             HookCode::Gate(gate) => gate.judge(moment, context).await,
             HookCode::Observer(observer) => {
-                observer.observe(moment, context).await.map(|()| Verdict::Continue)
+                observer.observe(moment, context).await.map(|()| GateVerdict::Continue)
             }
         }
     }

@@ -59,7 +59,7 @@ impl InputForm {
     /// Returns the operator's input in a call.
     pub(crate) fn input(self, arguments: &Arguments) -> Result<Value, ToolError> {
         Ok(match self {
-            Self::Text => arguments.text_of(INPUT)?.into(),
+            Self::Text => arguments.required_text(INPUT)?.into(),
             Self::Json => arguments[INPUT].clone(),
             Self::Object => arguments.value().clone(),
         })

@@ -14,7 +14,7 @@ mod step;
 
 use async_trait::async_trait;
 use backstop_event_log::{InboxMessage, LogError, Seed};
-use backstop_react_machine::Entry;
+use backstop_react_machine::MachineEntry;
 use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
@@ -22,10 +22,11 @@ use layer0::operator::Signal;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use any::AnyJournal;
-pub(crate) use ask::{Ask, AskId, PersonAsk, Told, Wanted};
-pub(crate) use note::{Note, Notes};
+pub(crate) use ask::{AskId, DispatchRequest, PersonAsk, StepReply, StepRequest};
+pub(crate) use note::{PendingEvent, PendingEvents};
 pub(crate) use step::{
-    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Parking, Said, Step, StopFact,
+    ApprovalReply, AttemptEnd, Child, Execution, ExecutionEnd, Gated, ModelAttempt, Parking, Step,
+    StepEnd, StopFact,
 };
 
 /// The id of a step; unique in a run.
@@ -34,18 +35,18 @@ pub(crate) struct StepId(pub(crate) u64);
 
 /// The contents of one append.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct AppendContents {
     /// Seed of the entries' salts; it is not recorded.
     pub(crate) seed: Seed,
     /// Decisions to record, in order.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<MachineEntry>,
     /// Rows of the inbox that the append takes.
     pub(crate) taken: Vec<u64>,
     /// The written events.
     pub(crate) written: Vec<Event>,
 }
 
-impl Batch {
+impl AppendContents {
     pub(crate) const fn new(seed: Seed) -> Self {
         Self { seed, entries: Vec::new(), taken: Vec::new(), written: Vec::new() }
     }
@@ -55,7 +56,7 @@ impl Batch {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Fact {
     /// A step has ended.
-    Ended(StepId, End),
+    Ended(StepId, StepEnd),
     /// The time of the timer has come.
     Timer,
     /// Rows of the inbox, each delivered once. An empty list ends a run that only waits for people.
@@ -67,7 +68,7 @@ pub(crate) enum Fact {
     /// A signal of the caller in this process.
     Signal(Signal),
     /// A running step sends a request.
-    Asked(AskId, Ask),
+    Asked(AskId, StepRequest),
 }
 
 /// The connection of one run to the outside.
@@ -81,7 +82,7 @@ pub(crate) trait Journal: Send {
 
     /// Writes decisions durably; afterwards `written` holds exactly the written events. After an error, either nothing
     /// was written, or it is unknown.
-    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError>;
+    async fn append(&mut self, batch: &mut AppendContents) -> Result<(), LogError>;
 
     /// Starts a step.
     fn start(&mut self, step: Step) -> StepId;
@@ -90,7 +91,7 @@ pub(crate) trait Journal: Send {
     fn stop(&mut self, step: StepId);
 
     /// Answers the request of a step.
-    fn answer(&mut self, ask: AskId, told: Told);
+    fn answer(&mut self, ask: AskId, told: StepReply);
 
     /// Sets the time of the timer; the last call counts.
     fn timer(&mut self, at: Option<Timestamp>);

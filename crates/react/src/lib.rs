@@ -56,7 +56,7 @@ pub use agent::pack::{Pack, PackPart};
 pub use agent::reopen::ReopenRequest;
 pub use agent::resume::{ForkRequest, ResumeRequest, replay};
 pub use agent::settle::{redacted_settlement, resolve};
-pub use agent::status::{RunStatus, priced, status};
+pub use agent::status::{RunStatus, add_cost, status};
 pub use agent::stream::{RunStream, StreamItem};
 #[cfg(feature = "json-schema")]
 pub use agent::typed::TypedOutcome;
@@ -67,15 +67,15 @@ pub use backstop_react_machine::{
     InvalidLimitScope, LimitPeriod, LimitScope, Limits, Misuse, NotReopenable, Price, SpendLimit,
 };
 pub use decide_error::{ApprovalNotFound, DecideError};
-pub use error::{AgentError, RecordedFailure, RunFailure};
+pub use error::{AgentError, LoggedFailure, RunFailure};
 pub use history::{History, HistoryFault, RequestError};
-pub use hook::{Gate, HookContext, HookError, Moment, Observer, Verdict};
+pub use hook::{Gate, GateVerdict, HookContext, HookError, Moment, Observer};
 pub use label::LabelError;
-pub use live::{Live, Piece, Subscriber};
+pub use live::{Live, LivePiece, Subscriber};
 pub use memory::{Memory, MemoryEntry, MemoryQuery, RecentMemory};
 pub use operator_tool::OperatorTool;
 pub use outcome::RunOutcome;
-pub use prices::{KnownPrice, known_price, known_prices, prices_as_of};
+pub use prices::{KnownPrice, known_price, known_prices, prices_date};
 pub use record::copy::{CopyOutcome, copy_run};
 pub use record::past::{said_before, said_until};
 pub use record::recordable::redacted_decision;
@@ -83,7 +83,7 @@ pub use record::source::Source;
 pub use recorded_tools::RecordedTools;
 pub use request::RunRequest;
 pub use resume_error::ResumeError;
-pub use run::finish::recorded;
+pub use run::finish::read_outcome;
 pub use state_memory::StateMemory;
 pub use tokio_util::sync::CancellationToken;
 pub use upstream::{Upstream, attempt_labels};

@@ -26,7 +26,7 @@ pub enum Live {
         /// Number of the attempt of the call.
         attempt: u32,
         /// The piece.
-        piece: Piece,
+        piece: LivePiece,
     },
     /// The subscriber was too slow and missed this many messages.
     Missed(u64),
@@ -35,7 +35,7 @@ pub enum Live {
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Piece {
+pub enum LivePiece {
     /// A piece of the text.
     Text(Arc<str>),
     /// A piece of the thinking.

@@ -19,19 +19,19 @@ use layer0::id::RunId;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::accepting::{Unwritten, is_decision, write, written};
+use self::accepting::{Unwritten, is_decision, mark_written, write};
 use self::acting::Acting;
 use self::alarm::Alarm;
-use self::steps::Steps;
-use crate::effect::{Effects, Stop};
-use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
+use self::steps::RunningSteps;
+use crate::effect::{Effects, StopFlag};
+use crate::journal::{AppendContents, AskId, Fact, Step, StepEnd, StepId, StepReply, StepRequest};
 
 /// A journal that performs steps as futures of the run's own task, and keeps the record in the log.
 pub(crate) struct LocalJournal {
     writer: RunWriter,
     effects: Arc<Effects>,
     clock: RunClock,
-    steps: Steps,
+    steps: RunningSteps,
     /// Time of the timer.
     timer: Option<Timestamp>,
     alarm: Alarm,
@@ -42,7 +42,7 @@ pub(crate) struct LocalJournal {
     is_asked: bool,
     /// Number of requests, and the ones without an answer.
     asks: u64,
-    unanswered: Vec<(AskId, oneshot::Sender<Told>)>,
+    unanswered: Vec<(AskId, oneshot::Sender<StepReply>)>,
     /// Steps that act on the world, until their end is recorded.
     acting: Acting,
     /// Decisions that could not be written into the inbox.
@@ -66,7 +66,7 @@ impl LocalJournal {
             writer,
             effects,
             clock,
-            steps: Steps::default(),
+            steps: RunningSteps::default(),
             timer: None,
             alarm: Alarm::default(),
             cancellation: Some(cancellation),
@@ -143,7 +143,7 @@ impl LocalJournal {
             Fact::Timer => self.timer = None,
             Fact::Asked(_, ask) => {
                 let ask = ask.clone();
-                return self.asked(ask, asked);
+                return self.register_ask(ask, asked);
             }
             Fact::Ended(..) | Fact::Inbox(_) | Fact::Late(_) | Fact::Signal(_) => {}
         }
@@ -160,7 +160,7 @@ impl LocalJournal {
         match write(&self.effects, &end).await {
             Ok(is_in_inbox) => {
                 self.unwritten.forget(id);
-                Ok(Some(Fact::Ended(id, written(end, is_in_inbox))))
+                Ok(Some(Fact::Ended(id, mark_written(end, is_in_inbox))))
             }
             Err(error) if error.is_retryable() => self.accept_later(id, end, error).map(|()| None),
             Err(error) => Err(error),
@@ -168,15 +168,15 @@ impl LocalJournal {
     }
 
     /// Repeats the end of a step after a delay.
-    fn accept_later(&mut self, id: StepId, end: End, error: LogError) -> Result<(), LogError> {
+    fn accept_later(&mut self, id: StepId, end: StepEnd, error: LogError) -> Result<(), LogError> {
         let clock = self.clock.clock();
         let Some(wait) = self.unwritten.next_wait(id, clock.monotonic()) else { return Err(error) };
         tracing::warn!(%error, "a decision could not be written; it is tried again");
         let waits = clock.sleep(wait);
-        self.steps.begin(id, |stop: Stop| {
+        self.steps.begin(id, |stop: StopFlag| {
             Box::pin(async move {
                 tokio::select! {
-                    () = stop.stopped() => End::Stopped,
+                    () = stop.wait() => StepEnd::Stopped,
                     () = waits => end,
                 }
             })
@@ -185,7 +185,11 @@ impl LocalJournal {
     }
 
     /// Keeps the sender for the answer.
-    fn asked(&mut self, ask: Ask, answer: Option<oneshot::Sender<Told>>) -> Fact {
+    fn register_ask(
+        &mut self,
+        ask: StepRequest,
+        answer: Option<oneshot::Sender<StepReply>>,
+    ) -> Fact {
         self.asks += 1;
         let id = AskId(self.asks);
         self.unanswered.retain(|(_, answer)| !answer.is_closed());
@@ -215,7 +219,7 @@ impl LocalJournal {
                 loop {
                     tokio::select! {
                         // The step determines its own end.
-                        () = stop.stopped() => break,
+                        () = stop.wait() => break,
                         () = lease.until_may_start() => {}
                     }
                     let at_work = if acts { lease.at_work() } else { None };
@@ -255,7 +259,7 @@ impl LocalJournal {
         new_run_id(self.clock.clock().now())
     }
 
-    pub(crate) async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+    pub(crate) async fn append(&mut self, batch: &mut AppendContents) -> Result<(), LogError> {
         for entry in batch.entries.drain(..) {
             self.writer.stage(&batch.seed, entry.at, entry.actor, entry.caused_by, entry.kind);
         }
@@ -264,7 +268,7 @@ impl LocalJournal {
         }
         let written = self.writer.commit().await;
         batch.written.extend(written.inspect_err(|_| self.effects.asks().detach())?);
-        self.acting.recorded();
+        self.acting.mark_recorded();
         Ok(())
     }
 
@@ -278,7 +282,7 @@ impl LocalJournal {
         self.steps.stop(step);
     }
 
-    pub(crate) fn answer(&mut self, ask: AskId, told: Told) {
+    pub(crate) fn answer(&mut self, ask: AskId, told: StepReply) {
         if let Some(place) = self.unanswered.iter().position(|(id, _)| *id == ask) {
             // The step may have ended meanwhile.
             drop(self.unanswered.swap_remove(place).1.send(told));
@@ -299,7 +303,7 @@ impl LocalJournal {
         }
         let lease = self.writer.lease().cloned();
         // Steps that ended without anything to record.
-        self.acting.recorded();
+        self.acting.mark_recorded();
         loop {
             let acting = self.acting.clone();
             let ended = async {
@@ -313,13 +317,13 @@ impl LocalJournal {
                 // Running steps are dropped with the run.
                 () = ended => {
                     self.effects.asks().detach();
-                    return Err(lost(lease.as_deref(), self.effects.run()));
+                    return Err(build_loss_error(lease.as_deref(), self.effects.run()));
                 }
                 fact = self.next_fact() => fact,
             };
             if let Some(fact) = self.accept(fact).await? {
                 if let Fact::Ended(id, _) = &fact {
-                    self.acting.ended(*id);
+                    self.acting.mark_delivered(*id);
                 }
                 facts.push(fact);
                 return Ok(self.clock.now());
@@ -329,7 +333,7 @@ impl LocalJournal {
 }
 
 /// Returns the error of a run that belongs to another process.
-fn lost(lease: Option<&dyn Lease>, run: &RunId) -> LogError {
+fn build_loss_error(lease: Option<&dyn Lease>, run: &RunId) -> LogError {
     lease.map_or_else(|| LogError::LeaseEnded(run.clone()), |lease| lease.loss(run))
 }
 

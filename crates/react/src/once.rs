@@ -20,7 +20,7 @@ use layer0::event::DoneBefore;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, StateStore, ToolSpec, text};
 
-use self::ledger::{Claim, Entry, OnceLedger, WAIT};
+use self::ledger::{OnceClaim, OnceEntry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};
 
@@ -92,11 +92,11 @@ impl Once {
         key: &str,
         arguments: &Arguments,
         context: &ToolContext,
-    ) -> Result<Claim, ToolError> {
+    ) -> Result<OnceClaim, ToolError> {
         loop {
             let claim = self.ledger.claim(key, arguments.text(), context).await;
             let (entry, version, why) = match claim.map_err(|error| not_run(&error))? {
-                Claim::Elsewhere(entry, version, why) => (entry, version, why),
+                OnceClaim::Elsewhere(entry, version, why) => (entry, version, why),
                 claim => return Ok(claim),
             };
             let outcome = self.probe_other(key, &entry, arguments, context).await;
@@ -115,7 +115,7 @@ impl Once {
     async fn probe_other(
         &self,
         key: &str,
-        entry: &Entry,
+        entry: &OnceEntry,
         arguments: &Arguments,
         context: &ToolContext,
     ) -> CallOutcome {
@@ -142,7 +142,7 @@ impl Once {
             Either::Left((Ok(Ok(said)), _)) => said,
             Either::Left(_) | Either::Right(_) => return UNKNOWN,
         };
-        outcome_of(&said).unwrap_or(UNKNOWN)
+        read_probe(&said).unwrap_or(UNKNOWN)
     }
 
     /// Makes a call whose key is claimed, and writes its outcome.
@@ -153,7 +153,7 @@ impl Once {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let given_up = GivenUp::new(&self.ledger, key, version, context);
+        let given_up = GiveUpGuard::new(&self.ledger, key, version, context);
         let result = self.tool.call(arguments, context).await;
         given_up.disarm();
         let ledger = &self.ledger;
@@ -180,7 +180,7 @@ impl Once {
 }
 
 /// Guard of a call: when dropped before the end of the call, writes that it was given up.
-struct GivenUp(Option<Box<BegunCall>>);
+struct GiveUpGuard(Option<Box<BegunCall>>);
 
 /// A call whose key is claimed.
 struct BegunCall {
@@ -190,7 +190,7 @@ struct BegunCall {
     context: ToolContext,
 }
 
-impl GivenUp {
+impl GiveUpGuard {
     fn new(ledger: &OnceLedger, key: &str, version: u64, context: &ToolContext) -> Self {
         let (ledger, key, context) = (ledger.clone(), key.to_owned(), context.clone());
         Self(Some(Box::new(BegunCall { ledger, key, version, context })))
@@ -201,7 +201,7 @@ impl GivenUp {
     }
 }
 
-impl Drop for GivenUp {
+impl Drop for GiveUpGuard {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else { return };
         // Without a runtime, the record has the outcome.
@@ -222,7 +222,7 @@ fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
     }
 }
 
-fn outcome_of(probe: &Probe) -> Option<CallOutcome> {
+fn read_probe(probe: &Probe) -> Option<CallOutcome> {
     match probe {
         Probe::DidNot => Some(CallOutcome::DidNot),
         Probe::Happened(output) => Some(CallOutcome::Happened(output.clone())),
@@ -236,8 +236,8 @@ fn not_run(error: &StateError) -> ToolError {
     failed.with_code(error.code()).with_effect(Effect::None)
 }
 
-fn done_elsewhere(entry: &Entry, why: &str) -> ToolError {
-    let Entry { run, call_id, .. } = entry;
+fn done_elsewhere(entry: &OnceEntry, why: &str) -> ToolError {
+    let OnceEntry { run, call_id, .. } = entry;
     ToolError::DoneElsewhere(format!("it {why}. See to call {call_id} of run {run}"))
 }
 
@@ -251,8 +251,8 @@ impl Tool for Once {
         self.tool.needs(arguments)
     }
 
-    fn denied(&self, arguments: &Arguments, need: &str) -> String {
-        self.tool.denied(arguments, need)
+    fn describe_denied_need(&self, arguments: &Arguments, need: &str) -> String {
+        self.tool.describe_denied_need(arguments, need)
     }
 
     fn omits_nulls(&self) -> bool {
@@ -299,7 +299,7 @@ impl Tool for Once {
         context: &ToolContext,
     ) -> Result<Probe, ToolError> {
         let said = self.tool.probe(arguments, context).await?;
-        if let (Some(outcome), Ok(key)) = (outcome_of(&said), self.key(arguments)) {
+        if let (Some(outcome), Ok(key)) = (read_probe(&said), self.key(arguments)) {
             let open = self.ledger.open_entry(&key, context).await;
             let settled = match open {
                 Ok(Some(open)) => self.ledger.settle(&key, open, outcome).await,
@@ -318,15 +318,15 @@ impl Tool for Once {
     ) -> Result<JsonText, ToolError> {
         let key = self.key(arguments)?;
         let entry = match self.claim(&key, arguments, context).await? {
-            Claim::Mine(version) => return self.make(&key, version, arguments, context).await,
-            Claim::Done(entry) => entry,
-            Claim::Elsewhere(entry, _, why) => return Err(done_elsewhere(&entry, why)),
+            OnceClaim::Mine(version) => return self.make(&key, version, arguments, context).await,
+            OnceClaim::Done(entry) => entry,
+            OnceClaim::Elsewhere(entry, _, why) => return Err(done_elsewhere(&entry, why)),
         };
         let kept = self.ledger.read_texts(&key, &entry).await;
         let kept = kept.map_err(|error| not_run(&error))?.answer();
         let answer = kept.unwrap_or_else(|| JsonText::string(text::HAPPENED));
         let before = DoneBefore::new(entry.run.clone(), entry.call_id.clone());
-        if let Some(dispatcher) = Dispatcher::of(context) {
+        if let Some(dispatcher) = Dispatcher::from_context(context) {
             dispatcher.give_prior(PriorAnswer::Once(before));
         }
         Ok(answer)

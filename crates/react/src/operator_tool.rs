@@ -109,7 +109,7 @@ impl Tool for OperatorTool {
     ) -> Result<JsonText, ToolError> {
         let mut task = Task::json(self.form.input(arguments)?);
         task.idempotent = self.spec.idempotent;
-        tool_answer(match Dispatcher::of(context) {
+        tool_answer(match Dispatcher::from_context(context) {
             Some(dispatcher) => dispatcher.dispatch(&self.spec.name, task, Context::root()).await,
             None => Err(OrchError::DispatchFailed("the call is outside of a run".to_owned())),
         })

@@ -8,7 +8,7 @@ use layer0::operator::{Caller, Signals};
 
 /// The parts of a run that its dispatcher sets; empty for a run that a person started.
 #[derive(Clone, Default)]
-pub(crate) struct Place {
+pub(crate) struct DispatchContext {
     /// The caller that gets reports on the run.
     pub(crate) caller: Option<Arc<dyn Caller>>,
     /// The orchestrator that its tools dispatch through.

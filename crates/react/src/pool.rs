@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_provider::Provider;
-use backstop_retry::{RetryConfig, RetryPolicy, Taken};
+use backstop_retry::{RatePermit, RetryConfig, RetryPolicy};
 use layer0::failure::{Elsewhere, Retry};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::ModelEndpoint;
 use crate::upstream::{Upstream, attempt_labels};
 
 pub(crate) use failures::{LeftProvider, PoolFailures};
 
 /// The endpoints of one model, usually only one.
-pub(crate) struct Pool {
+pub(crate) struct EndpointPool {
     /// At least one endpoint.
-    endpoints: Box<[Endpoint]>,
+    endpoints: Box<[ModelEndpoint]>,
     /// Start of the next turn.
     turn: AtomicUsize,
 }
 
 /// The providers of an agent, in the order of their use.
-pub(crate) type ModelStack = Box<[Pool]>;
+pub(crate) type ModelStack = Box<[EndpointPool]>;
 
 /// Builds the service stacks of the providers. A pool is used if the one before it could not answer.
 pub(crate) fn stack(
@@ -40,19 +40,20 @@ pub(crate) fn stack(
     let mut labels = attempt_labels(&providers).into_iter();
     let mut endpoint = |upstream| {
         let label = labels.next().unwrap_or_default();
-        Endpoint::new(upstream, label, stream, retry, attempt_timeout, clock)
+        ModelEndpoint::new(upstream, label, stream, retry, attempt_timeout, clock)
     };
-    let pool = |pool: Vec<Upstream>| Pool::new(pool.into_iter().map(&mut endpoint).collect());
+    let pool =
+        |pool: Vec<Upstream>| EndpointPool::new(pool.into_iter().map(&mut endpoint).collect());
     pools.into_iter().map(pool).collect()
 }
 
 /// An endpoint that was picked for a request.
 pub(crate) struct Picked<'a> {
-    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) endpoint: &'a ModelEndpoint,
     /// Its index in the pool.
     pub(crate) place: usize,
     /// The request, or the time for which no endpoint takes one.
-    pub(crate) taken: Result<Taken, Duration>,
+    pub(crate) taken: Result<RatePermit, Duration>,
     /// Time that the call waited for it.
     pub(crate) waited: Duration,
 }
@@ -93,17 +94,17 @@ impl Picking<'_> {
     }
 }
 
-impl Pool {
-    pub(crate) fn new(endpoints: Box<[Endpoint]>) -> Self {
+impl EndpointPool {
+    pub(crate) fn new(endpoints: Box<[ModelEndpoint]>) -> Self {
         Self { endpoints, turn: AtomicUsize::new(0) }
     }
 
     /// Returns the endpoint that events name before one is picked.
-    pub(crate) fn first(&self) -> Option<&Endpoint> {
+    pub(crate) fn first(&self) -> Option<&ModelEndpoint> {
         self.endpoints.first()
     }
 
-    pub(crate) fn get(&self, place: usize) -> Option<&Endpoint> {
+    pub(crate) fn get(&self, place: usize) -> Option<&ModelEndpoint> {
         self.endpoints.get(place)
     }
 
@@ -139,7 +140,7 @@ impl Pool {
     }
 
     /// Takes a request of an endpoint, as a probe if the wait would be too long.
-    fn take(endpoint: &Endpoint, picking: &Picking<'_>) -> Result<Taken, Duration> {
+    fn take(endpoint: &ModelEndpoint, picking: &Picking<'_>) -> Result<RatePermit, Duration> {
         match endpoint.rate.try_take() {
             Err(wait) if wait > picking.longest_wait() => endpoint.rate.try_probe(),
             taken => taken,
@@ -151,7 +152,7 @@ impl Pool {
         turn: usize,
         picking: &Picking<'_>,
         now: Duration,
-    ) -> Option<(usize, &Endpoint)> {
+    ) -> Option<(usize, &ModelEndpoint)> {
         let count = self.endpoints.len();
         let in_turn = (0..count).map(|place| turn.wrapping_add(place) % count);
         let key = |place: &usize| {
@@ -166,7 +167,7 @@ impl Pool {
     }
 
     /// Stops using an endpoint that refused for a while, if there are others.
-    pub(crate) fn let_rest(&self, endpoint: &Endpoint, retry: Retry) {
+    pub(crate) fn let_rest(&self, endpoint: &ModelEndpoint, retry: Retry) {
         if self.endpoints.len() > 1 {
             endpoint.rate.rest(match retry {
                 Retry::After(hint) => Some(hint),

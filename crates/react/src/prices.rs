@@ -10,11 +10,11 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Table {
     as_of: String,
-    providers: BTreeMap<String, Listed>,
+    providers: BTreeMap<String, ListedPrices>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedPrices {
     source: String,
     models: BTreeMap<String, Price>,
 }
@@ -81,7 +81,7 @@ pub fn known_prices() -> impl Iterator<Item = KnownPrice> {
 
 /// Returns the day of the table's prices, such as `2026-03-21`.
 #[must_use]
-pub fn prices_as_of() -> &'static str {
+pub fn prices_date() -> &'static str {
     &TABLE.as_of
 }
 
@@ -113,7 +113,7 @@ mod tests {
                 assert!(price.input_per_mtok <= price.output_per_mtok, "{provider} {model}");
             }
         }
-        assert_eq!(prices_as_of().len(), 10);
+        assert_eq!(prices_date().len(), 10);
     }
 
     /// Spec: B1
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((known.len(), known.len() > 20), (listed, true));
         for KnownPrice { provider, model, price, source, as_of } in known {
             assert_eq!(known_price(provider, model), Some(price), "{provider} {model}");
-            assert!(source.starts_with("https://") && as_of == prices_as_of(), "{source}, {as_of}");
+            assert!(source.starts_with("https://") && as_of == prices_date(), "{source}, {as_of}");
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use backstop_event_log::agent_of;
-use backstop_tool::{Arguments, RegistrationError, Tool, ToolContext, ToolError, Toolset};
+use backstop_event_log::current_agent;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError, ToolRegistrationError, Toolset};
 use layer0::event::{Event, EventKind, ToolResponded};
 use layer0::id::CallId;
 use layer0::{Approvers, JsonText, ToolSpec, code};
@@ -52,20 +52,20 @@ const DETAILS: [&str; 2] = ["get_error_detail", "get_tool_result"];
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct RecordedTools {
-    answers: Arc<Mutex<Answers>>,
+    answers: Arc<Mutex<RecordedToolAnswers>>,
     /// The tools of the recorded agent.
     specs: Arc<[ToolSpec]>,
 }
 
 #[derive(Debug, Default)]
-struct Answers {
-    all: Vec<Answer>,
+struct RecordedToolAnswers {
+    all: Vec<RecordedToolAnswer>,
     by_call: BTreeMap<Call, Vec<usize>>,
 }
 
 /// The events of an answer, the answer last.
 #[derive(Debug)]
-struct Answer {
+struct RecordedToolAnswer {
     facts: Vec<EventKind>,
     is_given: bool,
 }
@@ -76,13 +76,13 @@ type Call = (Arc<str>, String);
 impl RecordedTools {
     /// Reads the answers from the events of a run.
     #[must_use]
-    pub fn of(events: &[Event]) -> Self {
+    pub fn from_events(events: &[Event]) -> Self {
         #[derive(Deserialize)]
         struct RecordedDefinition {
             tools: Vec<ToolSpec>,
         }
-        let definition =
-            agent_of(events).and_then(|agent| agent.definition.read::<RecordedDefinition>().ok());
+        let definition = current_agent(events)
+            .and_then(|agent| agent.definition.read::<RecordedDefinition>().ok());
         let specs = definition.map(|definition| definition.tools).unwrap_or_default();
         let mut recorded = Self { answers: Arc::default(), specs: specs.into() };
         let answers = Arc::new(Mutex::new(recorded.read(events)));
@@ -90,12 +90,12 @@ impl RecordedTools {
         recorded
     }
 
-    fn read(&self, events: &[Event]) -> Answers {
+    fn read(&self, events: &[Event]) -> RecordedToolAnswers {
         // Under the model's arguments, and under those that ran: gates and people may have changed them.
         let mut asked: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
         let mut ran: BTreeMap<&CallId, &JsonText> = BTreeMap::new();
         let mut stored: Vec<EventKind> = Vec::new();
-        let mut answers = Answers::default();
+        let mut answers = RecordedToolAnswers::default();
         for event in events {
             match &event.kind {
                 EventKind::ModelResponded(responded) => {
@@ -109,7 +109,8 @@ impl RecordedTools {
                     stored.push(event.kind.clone());
                 }
                 EventKind::ToolResponded(answer) => {
-                    let of_call = |fact: &mut EventKind| call_of(fact) == Some(&answer.call_id);
+                    let of_call =
+                        |fact: &mut EventKind| find_call_id(fact) == Some(&answer.call_id);
                     let mut facts: Vec<_> = stored.extract_if(.., of_call).collect();
                     facts.push(event.kind.clone());
                     let arguments = [asked.get(&answer.call_id), ran.get(&answer.call_id)];
@@ -132,7 +133,7 @@ impl RecordedTools {
     }
 
     /// Returns recorded tools in place of all tools, including those that only the recorded agent has.
-    pub(crate) fn stand_ins(&self, tools: &Toolset) -> Result<Toolset, RegistrationError> {
+    pub(crate) fn stand_ins(&self, tools: &Toolset) -> Result<Toolset, ToolRegistrationError> {
         let own = |name: &str| tools.specs().find(|spec| *spec.name == *name);
         // The detail tools are not replaced.
         let is_detail = |spec: &&ToolSpec| DETAILS.contains(&&*spec.name);
@@ -141,7 +142,7 @@ impl RecordedTools {
         let is_new = |spec: &&ToolSpec| !self.specs.iter().any(|known| known.name == spec.name);
         let mut all = Toolset::new();
         for spec in recorded.chain(tools.specs().filter(is_new)) {
-            let spec = undecided(spec.clone());
+            let spec = without_approval(spec.clone());
             all.add(Arc::new(RecordedTool { spec, recorded: self.clone() }))?;
         }
         Ok(all)
@@ -149,7 +150,7 @@ impl RecordedTools {
 
     fn next(&self, call: &Call) -> Option<Vec<EventKind>> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Answers { all, by_call } = &mut *answers;
+        let RecordedToolAnswers { all, by_call } = &mut *answers;
         let places = by_call.get(call)?;
         let place = places.iter().find(|place| !all[**place].is_given).or(places.last())?;
         let answer = all.get_mut(*place)?;
@@ -158,10 +159,10 @@ impl RecordedTools {
     }
 }
 
-impl Answers {
+impl RecordedToolAnswers {
     fn add(&mut self, calls: impl Iterator<Item = Call>, facts: Vec<EventKind>) {
         let place = self.all.len();
-        self.all.push(Answer { facts, is_given: false });
+        self.all.push(RecordedToolAnswer { facts, is_given: false });
         for call in calls {
             let places = self.by_call.entry(call).or_default();
             if places.last() != Some(&place) {
@@ -176,7 +177,7 @@ fn is_denied(answer: &ToolResponded) -> bool {
     answer.error.as_ref().is_some_and(|error| error.reason == code::TOOL_APPROVAL_DENIED)
 }
 
-fn call_of(fact: &EventKind) -> Option<&CallId> {
+fn find_call_id(fact: &EventKind) -> Option<&CallId> {
     match fact {
         EventKind::ErrorStored(stored) => Some(&stored.call_id),
         EventKind::ResultStored(stored) => Some(&stored.call_id),
@@ -198,7 +199,7 @@ fn answering(mut facts: Vec<EventKind>, call: &CallId) -> Vec<EventKind> {
 }
 
 /// Returns the spec of a tool without approvals: the decisions are in the record.
-fn undecided(mut spec: ToolSpec) -> ToolSpec {
+fn without_approval(mut spec: ToolSpec) -> ToolSpec {
     spec.approval = false;
     (spec.approval_schema, spec.expires_after) = (None, None);
     spec.approvers = Approvers::default();
@@ -232,7 +233,7 @@ impl Tool for RecordedTool {
             let why = "the record has no such call, and no tool is run";
             return Err(ToolError::Unavailable(why.to_owned()));
         };
-        if let Some(dispatcher) = Dispatcher::of(context) {
+        if let Some(dispatcher) = Dispatcher::from_context(context) {
             dispatcher.give_prior(PriorAnswer::Recorded(answering(facts, &context.call_id)));
         }
         // The run uses the recorded events instead.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::history::History;
-use crate::place::Place;
+use crate::place::DispatchContext;
 
 /// The request of a run, with the ids to record it under.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub struct RunRequest {
     /// Whether a child run reads the messages of the session.
     pub(crate) reads_session: bool,
     /// Its place among other runs in this process.
-    pub(crate) place: Place,
+    pub(crate) place: DispatchContext,
     /// JSON Schema of the final answer; any text if `None`.
     pub output_schema: Option<Arc<Value>>,
     /// Token that stops the run when cancelled.
@@ -78,7 +78,7 @@ impl RunRequest {
             deadline: None,
             allowance: None,
             reads_session: false,
-            place: Place::default(),
+            place: DispatchContext::default(),
             output_schema: None,
             cancellation: CancellationToken::new(),
         }
@@ -170,7 +170,7 @@ impl RunRequest {
     }
 
     /// Returns the request of a dispatch.
-    pub(crate) fn dispatched(input: String, task: &Task, context: &Context) -> Self {
+    pub(crate) fn for_dispatch(input: String, task: &Task, context: &Context) -> Self {
         let mut request = Self::new(input).images(Arc::clone(&task.images)).depth(context.depth);
         request.session.clone_from(&context.session);
         request.history = request.history.with_sessions(Arc::clone(&context.sessions));
@@ -185,7 +185,7 @@ impl RunRequest {
         (request.deadline, request.allowance) =
             (context.deadline, context.allowance.or(task.allowance));
         request.reads_session = task.history;
-        request.place = Place {
+        request.place = DispatchContext {
             caller: context.caller.clone(),
             orchestrator: context.orchestrator.clone(),
             signals: Some(context.signals.clone()),

@@ -6,7 +6,7 @@ use backstop_event_log::{LogError, RunState};
 use backstop_react_machine::{Divergence, NotReopenable};
 use layer0::code;
 use layer0::error::{OperatorError, OrchError};
-use layer0::failure::{Effect, Facts, Failure, Inner};
+use layer0::failure::{Effect, Facts, Failure, InnerError};
 use layer0::id::{CallId, RunId};
 use thiserror::Error;
 
@@ -38,7 +38,7 @@ pub enum ResumeError {
     ///
     /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
-    Diverged(#[source] Inner<Divergence>),
+    Diverged(#[source] InnerError<Divergence>),
     /// A run that dispatched the run is open: that one goes on, and with it all below it.
     ///
     /// Retry: never. Effect: none.
@@ -128,7 +128,7 @@ pub enum ResumeError {
     ///
     /// Retry: as the failure says. Effect: as the failure says.
     #[error("agent failed")]
-    Run(#[source] Inner<RunFailure>),
+    Run(#[source] InnerError<RunFailure>),
 }
 
 impl ResumeError {
@@ -178,7 +178,7 @@ impl From<ResumeError> for OperatorError {
     fn from(error: ResumeError) -> Self {
         match error {
             ResumeError::Run(failure) => failure.into_inner().into(),
-            error => Self::failed(error),
+            error => Self::from_failure(error),
         }
     }
 }

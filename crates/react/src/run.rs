@@ -28,29 +28,31 @@ use std::sync::Arc;
 
 use backstop_error_store::Hold;
 use backstop_event_log::{InboxMessage, Seed};
-use backstop_react_machine::{CANCEL, CheckedDefinition, Effect, Finish, HookPoint, Machine};
+use backstop_react_machine::{
+    CANCEL, CheckedDefinition, Finish, HookPoint, Machine, MachineAction,
+};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure, internal};
-use crate::feed::Feed;
+use crate::feed::StreamFeed;
 use crate::hook::HookContext;
-use crate::journal::{AnyJournal, End, Fact, Step, StepId};
+use crate::journal::{AnyJournal, Fact, Step, StepEnd, StepId};
 use crate::outcome::RunOutcome;
 
 use admission::{Admission, AdmissionVerdict};
 use approvals::Approvals;
-use ledger::{Ledger, Readers};
+use ledger::{Readers, RunLedger};
 use listed::Sources;
-use model::Asking;
-use runs_below::Below;
-use tools::{AtWork, Tools};
+use model::PendingModelCall;
+use runs_below::ChildRuns;
+use tools::{RunningExecution, Tools};
 
 /// A run with at least its first event recorded.
 pub(crate) struct Run {
-    agent: Arc<Inner>,
+    agent: Arc<AgentInner>,
     definition: CheckedDefinition,
     context: HookContext,
     /// The sessions whose stored texts the run may read.
@@ -60,39 +62,39 @@ pub(crate) struct Run {
     /// The root run of this run's chain of callers.
     root: RunId,
     effects: Arc<Effects>,
-    ledger: Ledger,
+    ledger: RunLedger,
     /// The steps in flight.
-    in_flight: Vec<(StepId, InFlight)>,
-    asking: Asking,
+    in_flight: Vec<(StepId, StepPurpose)>,
+    asking: PendingModelCall,
     tools: Tools,
     /// Empty vector of the previous batch, reused by the next one.
     unused_verdicts: Vec<AdmissionVerdict>,
     approvals: Approvals,
     inbox: InboxState,
-    below: Below,
+    below: ChildRuns,
     sources: Sources,
     /// Whether a tool that is not safe to repeat was run.
     acted: bool,
 }
 
 /// The parts that a run is made of.
-struct Parts {
-    agent: Arc<Inner>,
+struct RunParts {
+    agent: Arc<AgentInner>,
     definition: CheckedDefinition,
     context: HookContext,
     machine: Machine,
     journal: AnyJournal,
     effects: Arc<Effects>,
     /// Feed of the run's stream; `None` without a reader.
-    feed: Option<Arc<Feed>>,
+    feed: Option<Arc<StreamFeed>>,
 }
 
 /// Purpose of a step in flight.
-enum InFlight {
+enum StepPurpose {
     Admission(Box<Admission>),
     Approval,
     Attempt,
-    Execution(AtWork),
+    Execution(RunningExecution),
     /// The wait that was reported to the caller.
     Wait,
     /// The request to the caller for more budget.
@@ -117,8 +119,8 @@ struct InboxState {
 }
 
 impl Run {
-    async fn new(parts: Parts) -> Self {
-        let Parts { agent, definition, context, machine, mut journal, effects, feed } = parts;
+    async fn new(parts: RunParts) -> Self {
+        let RunParts { agent, definition, context, machine, mut journal, effects, feed } = parts;
         let at = journal.now().await;
         let seed = Seed::new(journal.new_id().await.as_str());
         let caller = effects.caller().cloned();
@@ -131,14 +133,14 @@ impl Run {
             context,
             depth: 0,
             effects,
-            ledger: Ledger::new(Box::new(machine), journal, readers, seed, at),
+            ledger: RunLedger::new(Box::new(machine), journal, readers, seed, at),
             in_flight: Vec::new(),
-            asking: Asking::default(),
+            asking: PendingModelCall::default(),
             tools: Tools::default(),
             unused_verdicts: Vec::new(),
             approvals: Approvals::default(),
             inbox: InboxState::default(),
-            below: Below::default(),
+            below: ChildRuns::default(),
             sources: Sources::default(),
             acted: false,
         }
@@ -181,11 +183,11 @@ impl Run {
     }
 
     /// Begins an effect that the machine decided and whose record is durable.
-    async fn begin(&mut self, effect: Effect) -> Result<(), AgentError> {
+    async fn begin(&mut self, effect: MachineAction) -> Result<(), AgentError> {
         match effect {
             // A call that was replaced by another one meanwhile is dropped.
-            Effect::CallModel(call) if !self.ledger.machine().is_asking(call.id) => Ok(()),
-            Effect::CallModel(call) => {
+            MachineAction::CallModel(call) if !self.ledger.machine().is_asking(call.id) => Ok(()),
+            MachineAction::CallModel(call) => {
                 self.note_changed_tools().await?;
                 // The append may have used up the budget.
                 if self.ledger.machine().is_asking(call.id) {
@@ -193,36 +195,36 @@ impl Run {
                 }
                 Ok(())
             }
-            Effect::AdmitTools(batch) => self.admit(batch).await,
-            Effect::AskApproval(approval) => {
+            MachineAction::AdmitTools(batch) => self.admit(batch).await,
+            MachineAction::AskApproval(approval) => {
                 self.ask_approval(approval);
                 Ok(())
             }
-            Effect::RunHooks(pause) => {
-                self.start(Step::Hooks(pause), InFlight::Pause);
+            MachineAction::RunHooks(pause) => {
+                self.start(Step::Hooks(pause), StepPurpose::Pause);
                 Ok(())
             }
-            Effect::ReadMemory { input } => {
-                self.start(Step::ReadMemory(input), InFlight::Pause);
+            MachineAction::ReadMemory { input } => {
+                self.start(Step::ReadMemory(input), StepPurpose::Pause);
                 Ok(())
             }
-            Effect::WriteMemory { input, output } => {
-                self.start(Step::WriteMemory { input, output }, InFlight::Pause);
+            MachineAction::WriteMemory { input, output } => {
+                self.start(Step::WriteMemory { input, output }, StepPurpose::Pause);
                 Ok(())
             }
-            Effect::AskBudget { given } => {
+            MachineAction::AskBudget { given } => {
                 self.ask_budget(given);
                 Ok(())
             }
             // A call that was settled meanwhile has its answer.
-            Effect::Probe { call_id, .. } | Effect::Rerun { call_id, .. }
+            MachineAction::Probe { call_id, .. } | MachineAction::Rerun { call_id, .. }
                 if !self.ledger.machine().is_running(&call_id) =>
             {
                 Ok(())
             }
-            Effect::Rerun { id, call_id } => self.rerun(id, &call_id).await,
-            Effect::Probe { id, call_id } => self.probe(id, &call_id),
-            Effect::RunTool(run) => {
+            MachineAction::Rerun { id, call_id } => self.rerun(id, &call_id).await,
+            MachineAction::Probe { id, call_id } => self.probe(id, &call_id),
+            MachineAction::RunTool(run) => {
                 self.tools.queue(run);
                 self.start_tools().await
             }
@@ -234,7 +236,7 @@ impl Run {
     async fn take(&mut self, fact: Fact) -> Result<(), AgentError> {
         self.inbox.is_empty = false;
         match fact {
-            Fact::Ended(id, end) => match self.ended(id) {
+            Fact::Ended(id, end) => match self.take_in_flight(id) {
                 Some(of) => self.take_end(of, end).await,
                 None => Ok(()),
             },
@@ -255,41 +257,45 @@ impl Run {
                 self.inbox.is_cancelled = true;
                 self.take_unread().await
             }
-            Fact::Signal(signal) => self.signalled(signal).await,
-            Fact::Asked(id, ask) => self.asked(id, ask).await,
+            Fact::Signal(signal) => self.handle_signal(signal).await,
+            Fact::Asked(id, ask) => self.handle_ask(id, ask).await,
         }
     }
 
-    async fn take_end(&mut self, of: InFlight, end: End) -> Result<(), AgentError> {
+    async fn take_end(&mut self, of: StepPurpose, end: StepEnd) -> Result<(), AgentError> {
         match (of, end) {
-            (InFlight::Attempt, End::Attempt(end)) => self.attempt_ended(end).await,
-            (InFlight::Execution(work), End::Execution(end)) => {
+            (StepPurpose::Attempt, StepEnd::Attempt(end)) => self.attempt_ended(end).await,
+            (StepPurpose::Execution(work), StepEnd::Execution(end)) => {
                 self.execution_ended(work, end).await
             }
-            (InFlight::Signal, End::Hooks(notes, stop)) => self.signal_shown(notes.0, stop).await,
-            (InFlight::Pause, End::Hooks(notes, stop)) => self.hooks_ended(notes.0, stop).await,
-            (InFlight::Admission(admission), End::Gates(gated)) => {
+            (StepPurpose::Signal, StepEnd::Hooks(notes, stop)) => {
+                self.signal_shown(notes.0, stop).await
+            }
+            (StepPurpose::Pause, StepEnd::Hooks(notes, stop)) => {
+                self.hooks_ended(notes.0, stop).await
+            }
+            (StepPurpose::Admission(admission), StepEnd::Gates(gated)) => {
                 self.gates_answered(*admission, gated).await
             }
-            (InFlight::Admission(admission), End::Observers(observed)) => {
-                self.observed(*admission, observed).await
+            (StepPurpose::Admission(admission), StepEnd::Observers(observed)) => {
+                self.handle_observations(*admission, observed).await
             }
-            (InFlight::Approval, End::Approval(approval, said)) => {
+            (StepPurpose::Approval, StepEnd::Approval(approval, said)) => {
                 self.approver_answered(*approval, said).await
             }
-            (InFlight::Approval, End::Expiry(approval, is_sent)) => {
+            (StepPurpose::Approval, StepEnd::Expiry(approval, is_sent)) => {
                 self.approval_expired(&approval, is_sent).await
             }
-            (InFlight::Pause, End::Memory(fact)) => {
+            (StepPurpose::Pause, StepEnd::Memory(fact)) => {
                 let fact = self.ledger.fact(fact.0);
                 self.ledger.step([fact]).await
             }
-            (InFlight::Wait, End::Left) => {
+            (StepPurpose::Wait, StepEnd::Left) => {
                 self.below.leaves();
                 Ok(())
             }
-            (InFlight::More, End::More(more)) => self.given_more(more).await,
-            (_, End::Stopped) => Ok(()),
+            (StepPurpose::More, StepEnd::More(more)) => self.given_more(more).await,
+            (_, StepEnd::Stopped) => Ok(()),
             _ => Err(internal("a step ended as another one does".to_owned())),
         }
     }
@@ -304,7 +310,7 @@ impl Run {
             return self.unpark().await;
         }
         if let Some(attempt) = self.asking.due(now) {
-            self.start(Step::Attempt(attempt), InFlight::Attempt);
+            self.start(Step::Attempt(attempt), StepPurpose::Attempt);
         }
         self.start_tools().await
     }
@@ -316,22 +322,22 @@ impl Run {
         waits.chain(self.wakes_from_parking()).min()
     }
 
-    fn start(&mut self, step: Step, of: InFlight) -> StepId {
+    fn start(&mut self, step: Step, of: StepPurpose) -> StepId {
         let id = self.ledger.start(step);
         self.in_flight.push((id, of));
         id
     }
 
-    fn ended(&mut self, id: StepId) -> Option<InFlight> {
+    fn take_in_flight(&mut self, id: StepId) -> Option<StepPurpose> {
         let place = self.in_flight.iter().position(|(other, _)| *other == id)?;
         Some(self.in_flight.swap_remove(place).1)
     }
 
     /// Returns whether nothing is in flight but waits for child runs or people.
     fn is_idle(&self) -> bool {
-        let waits = |of: &InFlight| match of {
-            InFlight::Execution(work) => self.waits_below(work),
-            InFlight::Approval | InFlight::Wait => true,
+        let waits = |of: &StepPurpose| match of {
+            StepPurpose::Execution(work) => self.waits_below(work),
+            StepPurpose::Approval | StepPurpose::Wait => true,
             _ => false,
         };
         self.in_flight.iter().all(|(_, of)| waits(of))

@@ -2,19 +2,19 @@
 
 use backstop_redact::{Redactor, StreamRedactor};
 
-use crate::live::Piece;
+use crate::live::LivePiece;
 
 /// Pieces that can be shown at one time: of the thinking and of the text.
-pub(crate) type Pieces = [Option<Piece>; 2];
+pub(crate) type Pieces = [Option<LivePiece>; 2];
 
 /// Holds back text that may begin a secret, in text and thinking separately: their pieces may alternate.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct PieceRedactor {
     thinking: StreamRedactor,
     text: StreamRedactor,
 }
 
-impl Shown {
+impl PieceRedactor {
     pub(crate) fn new(redactor: &Redactor) -> Self {
         Self { thinking: redactor.stream(), text: redactor.stream() }
     }
@@ -40,10 +40,10 @@ impl Shown {
     }
 }
 
-fn text(piece: String) -> Option<Piece> {
-    (!piece.is_empty()).then(|| Piece::Text(piece.into()))
+fn text(piece: String) -> Option<LivePiece> {
+    (!piece.is_empty()).then(|| LivePiece::Text(piece.into()))
 }
 
-fn thinking(piece: String) -> Option<Piece> {
-    (!piece.is_empty()).then(|| Piece::Thinking(piece.into()))
+fn thinking(piece: String) -> Option<LivePiece> {
+    (!piece.is_empty()).then(|| LivePiece::Thinking(piece.into()))
 }

@@ -18,7 +18,7 @@ use layer0::state::Scope;
 
 use self::account::Account;
 use self::queue::AccountQueue;
-use crate::effect::guard::Guarded;
+use crate::effect::guard::GuardedStore;
 use crate::hook::HookContext;
 
 /// The number of accounts from which on those that are not in use are looked for.
@@ -28,7 +28,7 @@ const MANY_ACCOUNTS: usize = 64;
 pub(crate) struct SpendLimits {
     agent: Arc<str>,
     limits: Arc<[SpendLimit]>,
-    store: Arc<Guarded<dyn StateStore>>,
+    store: Arc<GuardedStore<dyn StateStore>>,
     clock: Arc<dyn Clock>,
     queues: Mutex<Queues>,
 }
@@ -43,7 +43,7 @@ struct Queues {
 
 /// What is reserved for an attempt.
 #[must_use = "it is settled after the attempt"]
-pub(crate) struct Reserved {
+pub(crate) struct SpendReservation {
     run: RunId,
     may_cost: u64,
     queues: Vec<Arc<AccountQueue>>,
@@ -64,7 +64,7 @@ impl SpendLimits {
         patience: Duration,
         clock: &Arc<dyn Clock>,
     ) -> Self {
-        let (store, clock) = (Guarded::new(store, patience, clock), Arc::clone(clock));
+        let (store, clock) = (GuardedStore::new(store, patience, clock), Arc::clone(clock));
         Self { agent, limits, store: Arc::new(store), clock, queues: Mutex::default() }
     }
 
@@ -79,9 +79,10 @@ impl SpendLimits {
         context: &HookContext,
         labels: &BTreeMap<String, String>,
         may_cost: u64,
-    ) -> Result<Reserved, NotReserved> {
+    ) -> Result<SpendReservation, NotReserved> {
         let now = self.clock.now();
-        let mut reserved = Reserved { run: context.run.clone(), may_cost, queues: Vec::new() };
+        let mut reserved =
+            SpendReservation { run: context.run.clone(), may_cost, queues: Vec::new() };
         for limit in &*self.limits {
             let account = Account::of_run(&self.agent, limit, context, labels, now);
             let Some(queue) = account.map(|account| self.queue(account)) else { continue };
@@ -101,8 +102,8 @@ impl SpendLimits {
     }
 
     /// Counts what the attempt cost instead of what was reserved for it; what was reserved, where that is not known.
-    pub(crate) async fn settle(&self, reserved: Reserved, cost: Option<u64>) {
-        let Reserved { run, may_cost, queues } = reserved;
+    pub(crate) async fn settle(&self, reserved: SpendReservation, cost: Option<u64>) {
+        let SpendReservation { run, may_cost, queues } = reserved;
         let signed = |nanousd: u64| i64::try_from(nanousd).unwrap_or(i64::MAX);
         let change = signed(cost.unwrap_or(may_cost)).saturating_sub(signed(may_cost));
         for queue in queues {

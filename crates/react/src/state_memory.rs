@@ -59,12 +59,12 @@ impl StateMemory {
 
     /// Returns a memory of the runs of an agent in all sessions.
     pub fn of_agent(store: Arc<dyn StateStore>, agent: impl Into<String>) -> Self {
-        Self::of(store, Scope::Agent(agent.into()))
+        Self::in_scope(store, Scope::Agent(agent.into()))
     }
 
     /// Returns a memory in this scope, such as [`Scope::Global`] or that of a customer.
-    pub fn of(store: Arc<dyn StateStore>, scope: Scope) -> Self {
-        Self::new(MemoryEntries::of(store, scope))
+    pub fn in_scope(store: Arc<dyn StateStore>, scope: Scope) -> Self {
+        Self::new(MemoryEntries::with_scope(store, scope))
     }
 
     /// Returns a memory of these entries, which tools may change too.

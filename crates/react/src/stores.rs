@@ -7,10 +7,10 @@ use backstop_clock::Clock;
 use backstop_error_store::{ErrorStore, Hold, MemoryErrorStore, MemoryResultStore, ResultStore};
 use layer0::id::SessionId;
 
-use crate::effect::guard::Guarded;
+use crate::effect::guard::GuardedStore;
 
 /// The choice of a store in a builder.
-pub(crate) enum Choice<S: ?Sized> {
+pub(crate) enum StoreChoice<S: ?Sized> {
     /// No choice: a store in memory, if the agent has a tool that may need it.
     Default,
     Given(Arc<S>),
@@ -18,7 +18,7 @@ pub(crate) enum Choice<S: ?Sized> {
     None,
 }
 
-impl<S: ?Sized> Clone for Choice<S> {
+impl<S: ?Sized> Clone for StoreChoice<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Default => Self::Default,
@@ -38,40 +38,40 @@ pub(crate) struct Stores {
 impl Stores {
     /// Opens the chosen stores of an agent with or without its own tools.
     pub(crate) fn open(
-        errors: Choice<dyn ErrorStore>,
-        results: Choice<dyn ResultStore>,
+        errors: StoreChoice<dyn ErrorStore>,
+        results: StoreChoice<dyn ResultStore>,
         has_tools: bool,
         limit: Duration,
         clock: &Arc<dyn Clock>,
     ) -> Self {
         let mut own = Self::default();
         let errors = match errors {
-            Choice::Default if has_tools => {
+            StoreChoice::Default if has_tools => {
                 own.errors = Some(Arc::new(MemoryErrorStore::new()));
                 None
             }
-            Choice::Given(store) => Some(store),
-            Choice::Default | Choice::None => None,
+            StoreChoice::Given(store) => Some(store),
+            StoreChoice::Default | StoreChoice::None => None,
         };
         let results = match results {
-            Choice::Default if has_tools => {
+            StoreChoice::Default if has_tools => {
                 own.results = Some(Arc::new(MemoryResultStore::new()));
                 None
             }
-            Choice::Given(store) => Some(store),
-            Choice::Default | Choice::None => None,
+            StoreChoice::Given(store) => Some(store),
+            StoreChoice::Default | StoreChoice::None => None,
         };
         // The default stores in memory answer at once, and need no guard.
-        let given = Self { errors, results }.guarded(limit, clock);
+        let given = Self { errors, results }.into_guarded(limit, clock);
         Self { errors: own.errors.or(given.errors), results: own.results.or(given.results) }
     }
 
     /// Guards stores that may hang or panic.
-    pub(crate) fn guarded(self, limit: Duration, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn into_guarded(self, limit: Duration, clock: &Arc<dyn Clock>) -> Self {
         let Self { errors, results } = self;
         Self {
-            errors: errors.map(|store| Arc::new(Guarded::new(store, limit, clock)) as _),
-            results: results.map(|store| Arc::new(Guarded::new(store, limit, clock)) as _),
+            errors: errors.map(|store| Arc::new(GuardedStore::new(store, limit, clock)) as _),
+            results: results.map(|store| Arc::new(GuardedStore::new(store, limit, clock)) as _),
         }
     }
 

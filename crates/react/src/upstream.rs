@@ -34,12 +34,12 @@ pub struct Upstream {
 impl Upstream {
     /// Returns the upstream of a provider: a full retry budget, a closed breaker, any number of calls.
     pub fn new(provider: impl Provider + 'static) -> Self {
-        Self::shared(Arc::new(provider))
+        Self::from_shared(Arc::new(provider))
     }
 
     /// As [`Upstream::new`], for a shared provider.
     #[must_use]
-    pub fn shared(provider: Arc<dyn Provider>) -> Self {
+    pub fn from_shared(provider: Arc<dyn Provider>) -> Self {
         Self::on_clock(provider, Arc::new(SystemClock))
     }
 
@@ -148,13 +148,13 @@ pub fn attempt_labels(providers: &[&dyn Provider]) -> Vec<Arc<str>> {
 
 /// A provider of an agent.
 #[derive(Clone)]
-pub(crate) enum Asked {
+pub(crate) enum AgentProvider {
     /// A provider whose budget and breaker are this agent's own.
     Alone(Arc<dyn Provider>),
     Shared(Upstream),
 }
 
-impl Asked {
+impl AgentProvider {
     pub(crate) fn provider(&self) -> &dyn Provider {
         match self {
             Self::Alone(provider) => &**provider,

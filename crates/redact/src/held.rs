@@ -5,21 +5,21 @@ use std::ops::Range;
 use crate::escapes::is_blank;
 use crate::forms::Forms;
 use crate::layer::{Layer, MAX_LAYERS};
-use crate::ranges::Found;
+use crate::ranges::RedactionRange;
 
 /// The search for every form of the held secrets.
 #[derive(Debug)]
-pub(crate) struct Held(Forms);
+pub(crate) struct SecretSearch(Forms);
 
 /// The result of a search in a text that may continue.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<RedactionRange>,
     /// The start of a form that may be incomplete.
     pub(crate) open: Option<usize>,
 }
 
-impl Held {
+impl SecretSearch {
     /// Prepares the search; `None` without secrets.
     pub(crate) fn new(secrets: &[String]) -> Option<Self> {
         Forms::new(secrets).map(Self)
@@ -42,7 +42,8 @@ impl Held {
                 }
                 layers.iter().rev().fold(range, |range, layer| layer.to_source(&range))
             };
-            scan.found.extend(self.0.matches(bytes).map(|range| Found::at(in_text(range))));
+            scan.found
+                .extend(self.0.matches(bytes).map(|range| RedactionRange::at(in_text(range))));
             if !ends {
                 let tail = next.as_ref().and_then(|next| next.tail);
                 if let Some(mut at) = [self.open(bytes), tail].into_iter().flatten().min() {

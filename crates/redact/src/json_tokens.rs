@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use crate::ranges::Found;
+use crate::ranges::RedactionRange;
 use crate::steps;
 
 /// Returns whether a text is one JSON value that contains strings.
@@ -16,7 +16,7 @@ pub(crate) fn is_json(text: &str) -> bool {
 
 /// Aligns likely secrets with a JSON text: a part ends with its string or scalar, and one that
 /// begins in neither is dropped.
-pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
+pub(crate) fn fit_shapes(text: &str, found: &mut Vec<RedactionRange>) {
     fit(text, found, |found, token| match token {
         Some(JsonToken { range, is_string: true }) => {
             found.range.end = found.range.end.min(range.end);
@@ -28,7 +28,7 @@ pub(crate) fn fit_shapes(text: &str, found: &mut Vec<Found>) {
 
 /// Aligns certain secrets with a JSON text: a scalar is redacted as a whole, and its mark is a
 /// string. A part of more than one token is redacted too, which makes the JSON invalid.
-pub(crate) fn fit_secrets(text: &str, found: &mut Vec<Found>) {
+pub(crate) fn fit_secrets(text: &str, found: &mut Vec<RedactionRange>) {
     fit(text, found, |found, token| match token {
         Some(JsonToken { range, is_string: false }) if found.range.end <= range.end => {
             found.take_scalar(range);
@@ -37,7 +37,7 @@ pub(crate) fn fit_secrets(text: &str, found: &mut Vec<Found>) {
     });
 }
 
-impl Found {
+impl RedactionRange {
     fn take_scalar(&mut self, scalar: Range<usize>) {
         (self.range, self.quote) = (scalar, "\"");
     }
@@ -51,7 +51,11 @@ struct JsonToken {
 }
 
 /// Passes each part to `fit`, with the token in which it begins.
-fn fit(text: &str, found: &mut Vec<Found>, mut fit: impl FnMut(&mut Found, Option<JsonToken>)) {
+fn fit(
+    text: &str,
+    found: &mut Vec<RedactionRange>,
+    mut fit: impl FnMut(&mut RedactionRange, Option<JsonToken>),
+) {
     found.sort_by_key(|found| found.range.start);
     let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 }.peekable();
     for found in &mut *found {

@@ -17,7 +17,7 @@ const GAP: u8 = 0x1e;
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) bytes: Vec<u8>,
-    pieces: Vec<Piece>,
+    pieces: Vec<LayerPiece>,
     /// The last run that was left out.
     hidden: Option<Hidden>,
     /// The start in the source of a sequence that may be incomplete.
@@ -34,7 +34,7 @@ struct Hidden {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct LayerPiece {
     /// Its start in the layer.
     out: usize,
     /// Its start in the source.
@@ -50,7 +50,7 @@ impl Layer {
         let first = source.iter().position(|byte| is_special(*byte))?;
         let mut layer = Self {
             bytes: Vec::with_capacity(source.len()),
-            pieces: vec![Piece { out: 0, source: 0, escape: 0 }],
+            pieces: vec![LayerPiece { out: 0, source: 0, escape: 0 }],
             hidden: None,
             tail: None,
         };
@@ -83,7 +83,7 @@ impl Layer {
     }
 
     fn escape(&mut self, source: usize, escape: usize, decoded: &[u8]) {
-        self.pieces.push(Piece { out: self.bytes.len(), source, escape });
+        self.pieces.push(LayerPiece { out: self.bytes.len(), source, escape });
         self.bytes.extend_from_slice(decoded);
     }
 
@@ -92,7 +92,7 @@ impl Layer {
         let rest = &source[at + 1..];
         let length = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
         let end = at + 1 + length;
-        self.pieces.push(Piece { out: self.bytes.len(), source: at, escape: 0 });
+        self.pieces.push(LayerPiece { out: self.bytes.len(), source: at, escape: 0 });
         self.bytes.extend_from_slice(&source[at..end]);
         end
     }
@@ -108,7 +108,7 @@ impl Layer {
         let kept = self.bytes.len() - before;
         let hidden = self.hidden_at(kept, begin);
         // Each escape is a separate piece, so that a range is only widened by those it cuts.
-        self.pieces.push(Piece { out: kept, source: begin, escape: end - begin });
+        self.pieces.push(LayerPiece { out: kept, source: begin, escape: end - begin });
         let mut at = end;
         while let Some(byte) = source.get(at) {
             let length = match escape(&source[at..]) {
@@ -117,12 +117,12 @@ impl Layer {
                 _ if is_blank(*byte) => 1,
                 _ => break,
             };
-            self.pieces.push(Piece { out: kept, source: at, escape: length });
+            self.pieces.push(LayerPiece { out: kept, source: at, escape: length });
             at += length;
         }
         self.bytes.truncate(kept);
         self.separate(hidden, at);
-        self.pieces.push(Piece { out: self.bytes.len(), source: at, escape: 0 });
+        self.pieces.push(LayerPiece { out: self.bytes.len(), source: at, escape: 0 });
         at + self.plain(source, at)
     }
 
@@ -131,7 +131,7 @@ impl Layer {
         let hidden = self.hidden_at(self.bytes.len(), begin);
         self.escape(begin, end - begin, b"");
         self.separate(hidden, end);
-        self.pieces.push(Piece { out: self.bytes.len(), source: end, escape: 0 });
+        self.pieces.push(LayerPiece { out: self.bytes.len(), source: end, escape: 0 });
     }
 
     /// Returns the removed run that a part of the source belongs to: the last one, if no byte was
@@ -176,7 +176,7 @@ impl Layer {
         self.to_source(&(out..out + 1)).start
     }
 
-    fn piece_at(&self, out: usize) -> Piece {
+    fn piece_at(&self, out: usize) -> LayerPiece {
         let after = self.pieces.partition_point(|piece| piece.out <= out);
         self.pieces[after.saturating_sub(1)]
     }
@@ -195,7 +195,7 @@ impl Layer {
     }
 }
 
-impl Piece {
+impl LayerPiece {
     const fn place_at(self, out: usize) -> usize {
         self.source + (out - self.out)
     }

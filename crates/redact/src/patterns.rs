@@ -8,13 +8,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::{Captures, Regex};
 
-use crate::ranges::{Found, REDACTED};
+use crate::ranges::{REDACTED, RedactionRange};
 use crate::tokens::{TOKENS, begins_word};
 use crate::values::is_placeholder;
 use crate::{quoted, settings, steps};
 
 /// A form of credentials.
-struct Form {
+struct CredentialForm {
     /// Words that select the texts to search: a text without any of them has no match.
     words: &'static [&'static str],
     pattern: &'static str,
@@ -27,11 +27,11 @@ const fn form(
     words: &'static [&'static str],
     pattern: &'static str,
     secret: fn(&str, &Captures<'_>) -> Option<Range<usize>>,
-) -> Form {
-    Form { words, pattern, secret, regex: OnceLock::new() }
+) -> CredentialForm {
+    CredentialForm { words, pattern, secret, regex: OnceLock::new() }
 }
 
-static FORMS: [Form; 13] = [
+static FORMS: [CredentialForm; 13] = [
     // Authorization headers (RFC 9110, 11.6.2), of schemes with one token and of those with several
     // parameters, and as a pair in JSON.
     form(
@@ -146,7 +146,7 @@ static END: LazyLock<Regex> = LazyLock::new(|| {
 
 /// A search that runs only in texts with one of its words.
 #[derive(Clone, Copy)]
-enum Search {
+enum WordSearch {
     Form(usize),
     PrivateKeys,
     Settings,
@@ -154,22 +154,23 @@ enum Search {
 }
 
 /// The words, and the search that each starts.
-static WORDS: LazyLock<(AhoCorasick, Vec<Search>)> = LazyLock::new(|| {
+static WORDS: LazyLock<(AhoCorasick, Vec<WordSearch>)> = LazyLock::new(|| {
     let mut words = vec![
-        ("PRIVATE KEY", Search::PrivateKeys),
-        ("Private-Lines", Search::PrivateKeys),
-        ("pass", Search::Settings),
-        ("pwd", Search::Settings),
-        ("secret", Search::Settings),
-        ("token", Search::Settings),
-        ("credential", Search::Settings),
-        ("key", Search::Settings),
+        ("PRIVATE KEY", WordSearch::PrivateKeys),
+        ("Private-Lines", WordSearch::PrivateKeys),
+        ("pass", WordSearch::Settings),
+        ("pwd", WordSearch::Settings),
+        ("secret", WordSearch::Settings),
+        ("token", WordSearch::Settings),
+        ("credential", WordSearch::Settings),
+        ("key", WordSearch::Settings),
     ];
     for (index, form) in FORMS.iter().enumerate() {
-        words.extend(form.words.iter().map(|word| (*word, Search::Form(index))));
+        words.extend(form.words.iter().map(|word| (*word, WordSearch::Form(index))));
     }
-    words
-        .extend(TOKENS.iter().enumerate().map(|(index, token)| (token.word, Search::Token(index))));
+    words.extend(
+        TOKENS.iter().enumerate().map(|(index, token)| (token.word, WordSearch::Token(index))),
+    );
     let finder = AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::Standard)
@@ -180,7 +181,7 @@ static WORDS: LazyLock<(AhoCorasick, Vec<Search>)> = LazyLock::new(|| {
 });
 
 /// Finds likely secrets.
-pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
+pub(crate) fn find(text: &str, found: &mut Vec<RedactionRange>) {
     steps::count(text.len());
     let (finder, searches) = &*WORDS;
     let mut seen = vec![false; searches.len()];
@@ -192,36 +193,36 @@ pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
     let mut forms_searched = [false; FORMS.len()];
     for search in seen.iter().zip(searches).filter_map(|(seen, search)| seen.then_some(search)) {
         match search {
-            Search::Form(index) if !std::mem::replace(&mut forms_searched[*index], true) => {
+            WordSearch::Form(index) if !std::mem::replace(&mut forms_searched[*index], true) => {
                 FORMS[*index].find(text, found);
             }
-            Search::PrivateKeys if !std::mem::replace(&mut keys_searched, true) => {
+            WordSearch::PrivateKeys if !std::mem::replace(&mut keys_searched, true) => {
                 private_keys(text, found);
             }
-            Search::Settings if !std::mem::replace(&mut settings_searched, true) => {
+            WordSearch::Settings if !std::mem::replace(&mut settings_searched, true) => {
                 settings::find(text, found);
             }
-            Search::Token(index) => TOKENS[*index].find(text, found),
-            Search::Form(_) | Search::PrivateKeys | Search::Settings => {}
+            WordSearch::Token(index) => TOKENS[*index].find(text, found),
+            WordSearch::Form(_) | WordSearch::PrivateKeys | WordSearch::Settings => {}
         }
     }
 }
 
-impl Form {
-    fn find(&self, text: &str, found: &mut Vec<Found>) {
+impl CredentialForm {
+    fn find(&self, text: &str, found: &mut Vec<RedactionRange>) {
         let regex = self.regex.get_or_init(|| {
             Regex::new(self.pattern).expect("the rows above are valid expressions")
         });
         for captures in regex.captures_iter(text) {
             if let Some(range) = (self.secret)(text, &captures) {
-                found.push(Found::at(range));
+                found.push(RedactionRange::at(range));
             }
         }
     }
 }
 
 /// Finds private keys. A key without an end mark extends to the end of its string, or of the text.
-fn private_keys(text: &str, found: &mut Vec<Found>) {
+fn private_keys(text: &str, found: &mut Vec<RedactionRange>) {
     let mut ends = END.find_iter(text).peekable();
     let mut from = 0;
     while let Some(begin) = BEGIN.find_at(text, from) {
@@ -246,7 +247,7 @@ fn private_keys(text: &str, found: &mut Vec<Found>) {
 }
 
 /// Finds the lines of a key. It may be a list of strings, one for each line; the quotes are kept.
-fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
+fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<RedactionRange>) {
     // A quote in strings within strings has 1, 3, 7 backslashes. A backslash of the text itself has
     // twice as many as the quote that closes its string, and belongs to the key.
     let escapes = |quote: usize| {
@@ -263,13 +264,13 @@ fn lines_of_key(text: &str, key: Range<usize>, found: &mut Vec<Found>) {
     for (quote, _) in quotes.into_iter().filter(|(_, escapes)| *escapes == least) {
         start = match start {
             Some(start) => {
-                found.push(Found::at(start..quote - least));
+                found.push(RedactionRange::at(start..quote - least));
                 None
             }
             None => Some(quote + 1),
         };
     }
-    found.extend(start.map(|start| Found::at(start..key.end)));
+    found.extend(start.map(|start| RedactionRange::at(start..key.end)));
 }
 
 /// Returns the text after `Authorization:`, unless it is a word of prose.

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use regex::Regex;
 
 use crate::colour::Plain;
-use crate::held::Held;
+use crate::held::SecretSearch;
 use crate::json_tokens;
 use crate::patterns;
-use crate::ranges::{Found, REDACTED, merge, replace};
+use crate::ranges::{REDACTED, RedactionRange, merge, replace};
 use crate::stream::StreamRedactor;
 
 /// The shortest secrets that are searched for; shorter ones would match by accident.
@@ -24,14 +24,14 @@ pub const MIN_SECRET_CHARS: usize = 8;
 ///
 /// Clones are cheap, and share the search.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<Inner>>);
+pub struct Redactor(Option<Arc<RedactorInner>>);
 
 #[derive(Clone, Default)]
-struct Inner {
+struct RedactorInner {
     secrets: Vec<String>,
     extra: Vec<Regex>,
     /// Built from the secrets on first use.
-    held: OnceLock<Option<Arc<Held>>>,
+    held: OnceLock<Option<Arc<SecretSearch>>>,
 }
 
 impl Redactor {
@@ -137,7 +137,7 @@ impl Redactor {
         }
         let mut redacted = Vec::with_capacity(bytes.len());
         let mut at = 0;
-        for Found { range, quote, .. } in found {
+        for RedactionRange { range, quote, .. } in found {
             redacted.extend_from_slice(&bytes[at..in_bytes(range.start)]);
             redacted.extend([quote, REDACTED, quote].into_iter().flat_map(str::bytes));
             at = in_bytes(range.end);
@@ -146,16 +146,16 @@ impl Redactor {
         Cow::Owned(redacted)
     }
 
-    fn inner_mut(&mut self) -> &mut Inner {
+    fn inner_mut(&mut self) -> &mut RedactorInner {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    fn held_search(&self) -> Option<&Arc<Held>> {
+    fn held_search(&self) -> Option<&Arc<SecretSearch>> {
         let inner = self.0.as_ref()?;
-        inner.held.get_or_init(|| Held::new(&inner.secrets).map(Arc::new)).as_ref()
+        inner.held.get_or_init(|| SecretSearch::new(&inner.secrets).map(Arc::new)).as_ref()
     }
 
-    fn find(&self, text: &str) -> Vec<Found> {
+    fn find(&self, text: &str) -> Vec<RedactionRange> {
         let (mut secrets, mut shapes) = (self.find_held(text), Vec::new());
         patterns::find(text, &mut shapes);
         self.find_extra(text, &mut secrets);
@@ -164,7 +164,10 @@ impl Redactor {
             let (mut own, mut within) = (Vec::new(), Vec::new());
             patterns::find(&plain.text, &mut within);
             self.find_extra(&plain.text, &mut own);
-            let in_source = |found: Found| Found { range: plain.to_source(&found.range), ..found };
+            let in_source = |found: RedactionRange| RedactionRange {
+                range: plain.to_source(&found.range),
+                ..found
+            };
             shapes.extend(within.into_iter().map(in_source));
             secrets.extend(own.into_iter().map(in_source));
         }
@@ -177,17 +180,17 @@ impl Redactor {
     }
 
     /// Finds matches of the added patterns.
-    fn find_extra(&self, text: &str, found: &mut Vec<Found>) {
+    fn find_extra(&self, text: &str, found: &mut Vec<RedactionRange>) {
         for pattern in self.0.iter().flat_map(|inner| &inner.extra) {
             for captures in pattern.captures_iter(text) {
                 let whole = captures.get_match().range();
                 let start = captures.name("keep").map_or(whole.start, |keep| keep.end());
-                found.push(Found::at(start..whole.end));
+                found.push(RedactionRange::at(start..whole.end));
             }
         }
     }
 
-    fn find_held(&self, text: &str) -> Vec<Found> {
+    fn find_held(&self, text: &str) -> Vec<RedactionRange> {
         self.held_search().map_or_else(Vec::new, |held| held.scan(text, true).found)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::quoted::Quotes;
-use crate::ranges::Found;
+use crate::ranges::RedactionRange;
 use crate::steps;
-use crate::values::{Hint, Name, is_placeholder, is_secret_bare, is_secret_quoted};
+use crate::values::{Hint, NameCertainty, is_placeholder, is_secret_bare, is_secret_quoted};
 
 /// Endings of secrets' names, lower case.
 const WORDS: [&str; 12] = [
@@ -94,8 +94,8 @@ pub(crate) fn is_secret_option(argument: &str) -> bool {
 }
 
 /// Finds the values of secret settings.
-pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
-    let mut reader = Reader { text, run: Run::default(), quotes: Quotes::default() };
+pub(crate) fn find(text: &str, found: &mut Vec<RedactionRange>) {
+    let mut reader = ValueReader { text, run: TextRun::default(), quotes: Quotes::default() };
     let mut behind = 0;
     for word in FINDER.find_iter(text) {
         if word.start() < behind {
@@ -111,7 +111,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Found>) {
 }
 
 /// Returns the certainty of the name that ends with this word.
-fn name_at(text: &str, word: Range<usize>) -> Option<Name> {
+fn name_at(text: &str, word: Range<usize>) -> Option<NameCertainty> {
     let bytes = text.as_bytes();
     let before = &bytes[..word.start];
     let lower = text[word.clone()].to_ascii_lowercase();
@@ -131,13 +131,13 @@ fn name_at(text: &str, word: Range<usize>) -> Option<Name> {
                 let from = before.len().checked_sub(part.len());
                 from.is_some_and(|from| before[from..].eq_ignore_ascii_case(part.as_bytes()))
             };
-            KEYS.iter().any(ends).then_some(Name::Sure)
+            KEYS.iter().any(ends).then_some(NameCertainty::Sure)
         }
         "pass" | "pwd" if !is_own_word => None,
         "pass" | "secret" | "token" | "credential" | "credentials" => {
-            Some(if is_joined || is_camel { Name::Sure } else { Name::Likely })
+            Some(if is_joined || is_camel { NameCertainty::Sure } else { NameCertainty::Likely })
         }
-        _ => Some(Name::Sure),
+        _ => Some(NameCertainty::Sure),
     }
 }
 
@@ -162,15 +162,20 @@ fn ending(text: &str, at: usize) -> usize {
 
 /// A reader of the values of one text. Many names may have values that end at the same place, which
 /// is searched for once.
-struct Reader<'t> {
+struct ValueReader<'t> {
     text: &'t str,
-    run: Run,
+    run: TextRun,
     quotes: Quotes,
 }
 
-impl Reader<'_> {
+impl ValueReader<'_> {
     /// Reads the value after a name.
-    fn value(&mut self, word: Range<usize>, after: usize, name: Name) -> Option<Found> {
+    fn value(
+        &mut self,
+        word: Range<usize>,
+        after: usize,
+        name: NameCertainty,
+    ) -> Option<RedactionRange> {
         let text = self.text;
         let bytes = text.as_bytes();
         let quoted_name =
@@ -187,9 +192,9 @@ impl Reader<'_> {
             [b'%', b'3', b'd' | b'D', ..] => (name, 3, true),
             [b':', ..] => (name, 1, false),
             // Arguments in a list: "--api-key", "…"
-            [b',', ..] if is_option && quoted_name > after => (Name::Sure, 1, false),
+            [b',', ..] if is_option && quoted_name > after => (NameCertainty::Sure, 1, false),
             // Arguments in a line: --api-key …
-            [_, ..] if is_option && gap > 0 && closed == after => (Name::Sure, 0, false),
+            [_, ..] if is_option && gap > 0 && closed == after => (NameCertainty::Sure, 0, false),
             // SQL: PASSWORD '…'
             [b'\'', ..] if gap > 0 && text[word.clone()].eq_ignore_ascii_case("password") => {
                 (name, 0, false)
@@ -214,12 +219,12 @@ impl Reader<'_> {
             return self.read_quoted(open, hint);
         }
         if !self.run.range.contains(&begin) {
-            self.run = Run::at(bytes, begin);
+            self.run = TextRun::at(bytes, begin);
         }
         let (range, is_last) = self.run.value_from(begin);
         if is_secret_bare(head(&text[range.clone()]), hint, is_last) {
             let quote = if hint.is_json { quote_behind(&text[after..quoted_name]) } else { "" };
-            return Some(Found { quote, ..Found::at(range) });
+            return Some(RedactionRange { quote, ..RedactionRange::at(range) });
         }
         // A type between name and value: `password: &str = "…"`.
         let is_type =
@@ -235,9 +240,9 @@ impl Reader<'_> {
     }
 
     /// Reads the value whose opening quote is at `open`.
-    fn read_quoted(&mut self, open: usize, hint: Hint) -> Option<Found> {
+    fn read_quoted(&mut self, open: usize, hint: Hint) -> Option<RedactionRange> {
         let range = self.quotes.value(self.text, open);
-        is_secret_quoted(head(&self.text[range.clone()]), hint).then(|| Found::at(range))
+        is_secret_quoted(head(&self.text[range.clone()]), hint).then(|| RedactionRange::at(range))
     }
 }
 
@@ -250,7 +255,7 @@ fn head(value: &str) -> &str {
 
 /// A run of text up to the end of a bare value.
 #[derive(Debug, Default)]
-struct Run {
+struct TextRun {
     range: Range<usize>,
     /// The end without closing parentheses.
     trimmed: usize,
@@ -258,7 +263,7 @@ struct Run {
     ends_line: bool,
 }
 
-impl Run {
+impl TextRun {
     fn at(bytes: &[u8], begin: usize) -> Self {
         let range = begin..bare_end(bytes, begin);
         steps::count(range.len());

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::held::Held;
-use crate::ranges::{Found, REDACTED, merge};
+use crate::held::SecretSearch;
+use crate::ranges::{REDACTED, RedactionRange, merge};
 use crate::steps;
 
 /// A redactor for a text that arrives in pieces, which finds the secrets of the process wherever
@@ -24,7 +24,7 @@ use crate::steps;
 /// [`Redactor::redact_held`]: crate::Redactor::redact_held
 #[derive(Clone, Default)]
 pub struct StreamRedactor {
-    held: Option<Arc<Held>>,
+    held: Option<Arc<SecretSearch>>,
     /// The text held back.
     pending: String,
     /// The bytes at its start that belong to a secret whose mark was already returned.
@@ -32,7 +32,7 @@ pub struct StreamRedactor {
 }
 
 impl StreamRedactor {
-    pub(crate) fn new(held: Option<Arc<Held>>) -> Self {
+    pub(crate) fn new(held: Option<Arc<SecretSearch>>) -> Self {
         Self { held, pending: String::new(), covered: 0 }
     }
 
@@ -64,10 +64,10 @@ impl StreamRedactor {
     }
 
     /// Returns the text before `cut`.
-    fn release(&mut self, found: Vec<Found>, cut: usize) -> String {
+    fn release(&mut self, found: Vec<RedactionRange>, cut: usize) -> String {
         let mut shown = String::new();
         let mut at = self.covered;
-        for Found { range, quote, .. } in merge(found) {
+        for RedactionRange { range, quote, .. } in merge(found) {
             // A secret that begins after the cut may still become longer.
             if range.start >= cut {
                 break;

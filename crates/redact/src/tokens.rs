@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use regex::Regex;
 
-use crate::ranges::Found;
+use crate::ranges::RedactionRange;
 use crate::steps;
 
 /// One format of tokens.
@@ -150,7 +150,7 @@ pub(crate) static TOKENS: [Token; 84] = [
 
 impl Token {
     /// Finds the tokens of this format.
-    pub(crate) fn find(&self, text: &str, found: &mut Vec<Found>) {
+    pub(crate) fn find(&self, text: &str, found: &mut Vec<RedactionRange>) {
         let regex = self.regex.get_or_init(|| {
             Regex::new(self.shortest).expect("the rows above are valid expressions")
         });
@@ -167,7 +167,7 @@ impl Token {
             if text[start..end].matches('.').count() >= self.stops {
                 // A full stop after a token ends a sentence.
                 let end = whole.end + text[whole.end..end].trim_end_matches('.').len();
-                found.push(Found::at(with_its_escape(text, start)..end));
+                found.push(RedactionRange::at(with_its_escape(text, start)..end));
             }
             from = end;
         }

@@ -2,7 +2,7 @@
 
 /// The certainty that a name belongs to a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum NameCertainty {
     /// `password`, `client_secret`: the value is a secret.
     Sure,
     /// `token`, `pass`: the value may also be a word of a grammar, or a number.
@@ -12,7 +12,7 @@ pub(crate) enum Name {
 /// Facts about a value from the text before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hint {
-    pub(crate) name: Name,
+    pub(crate) name: NameCertainty,
     /// Whether there is `=` without a blank, as in the environment or a query.
     pub(crate) is_tight: bool,
     /// Whether the name is in quotes, as in JSON.
@@ -161,8 +161,8 @@ pub(crate) fn is_secret_quoted(value: &str, hint: Hint) -> bool {
         value.contains(' ') && words.clone().any(|word| PROSE.contains(&word))
     };
     let is_long = match hint.name {
-        Name::Sure => value.len() >= 4,
-        Name::Likely => value.len() >= 6 && !value.contains(char::is_whitespace),
+        NameCertainty::Sure => value.len() >= 4,
+        NameCertainty::Likely => value.len() >= 6 && !value.contains(char::is_whitespace),
     };
     is_long && !is_placeholder(value) && !is_prose()
 }
@@ -177,15 +177,15 @@ pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
     let is_word =
         value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.'));
     match (hint.name, has_digit, has_letter) {
-        (Name::Sure, ..) if hint.is_tight => true,
-        (Name::Sure, true, false) => hint.is_json || value.len() >= 6,
-        (Name::Sure, true, true) => true,
-        (Name::Sure, ..) if !is_word => value.len() >= 6,
-        (Name::Sure, ..) => value.len() >= 16 || (is_last && value.len() >= 6),
-        (Name::Likely, true, false) => value.len() >= 9,
-        (Name::Likely, true, true) => value.len() >= 6,
-        (Name::Likely, ..) if hint.is_tight => value.len() >= 8,
-        (Name::Likely, ..) => value.len() >= 20,
+        (NameCertainty::Sure, ..) if hint.is_tight => true,
+        (NameCertainty::Sure, true, false) => hint.is_json || value.len() >= 6,
+        (NameCertainty::Sure, true, true) => true,
+        (NameCertainty::Sure, ..) if !is_word => value.len() >= 6,
+        (NameCertainty::Sure, ..) => value.len() >= 16 || (is_last && value.len() >= 6),
+        (NameCertainty::Likely, true, false) => value.len() >= 9,
+        (NameCertainty::Likely, true, true) => value.len() >= 6,
+        (NameCertainty::Likely, ..) if hint.is_tight => value.len() >= 8,
+        (NameCertainty::Likely, ..) => value.len() >= 20,
     }
 }
 

@@ -28,7 +28,7 @@ use crate::tools::Scripted;
 use crate::waited::Waited;
 
 /// Parts that all agents of a scenario share.
-pub(crate) struct Shared {
+pub(crate) struct ScenarioParts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) log: Arc<dyn EventLog>,
     /// The error store without its faults, for the report.
@@ -69,7 +69,7 @@ impl AgentScript {
     }
 
     /// Returns the agent of an operator.
-    pub(crate) fn of(operator: &OperatorTable, marks: &Marks) -> Self {
+    pub(crate) fn from_operator(operator: &OperatorTable, marks: &Marks) -> Self {
         let owner = format!(" of `{}`", operator.name);
         Self {
             name: operator.name.as_str().into(),
@@ -115,7 +115,7 @@ fn marked_hooks(
     hooks.iter().map(marked).collect()
 }
 
-impl Shared {
+impl ScenarioParts {
     pub(crate) fn new(
         scenario: &Scenario,
         file: &Path,
@@ -153,7 +153,7 @@ impl Shared {
 
     /// Returns the source of the jitter between attempts.
     pub(crate) fn jitter(&self) -> Jitter {
-        Jitter::seeded(self.seed)
+        Jitter::from_seed(self.seed)
     }
 
     /// Returns the model of one run.

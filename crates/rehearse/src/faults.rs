@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use backstop_config::{LogFaultTable, StoreFault, StoreFaultTable};
 use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, Stored,
+    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, StoredError,
 };
 use backstop_event_log::{
     Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
@@ -115,14 +115,14 @@ impl EventLog for FaultyLog {
 }
 
 /// A fault of the scenario, with the number of times that it still occurs.
-struct Fault {
+struct ScriptedFault {
     fault: StoreFault,
     /// Remaining occurrences; `None` means unlimited.
     left: Option<AtomicU32>,
     mark: ReachMark,
 }
 
-impl Fault {
+impl ScriptedFault {
     fn new(fault: StoreFault, table: StoreFaultTable, mark: ReachMark) -> Self {
         let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
         Self { fault, left: times.map(AtomicU32::new), mark }
@@ -146,7 +146,7 @@ impl Fault {
 /// A store of large results with the faults that a scenario defines.
 pub(crate) struct FaultyResultStore {
     store: Arc<dyn ResultStore>,
-    fault: Fault,
+    fault: ScriptedFault,
 }
 
 impl FaultyResultStore {
@@ -160,7 +160,8 @@ impl FaultyResultStore {
             None => Some(store),
             Some(StoreFault::None) => None,
             Some(fault) => {
-                let fault = Fault::new(fault, table, marks.add("fault of the result store"));
+                let fault =
+                    ScriptedFault::new(fault, table, marks.add("fault of the result store"));
                 Some(Arc::new(Self { store, fault }))
             }
         }
@@ -216,7 +217,7 @@ impl ResultStore for FaultyResultStore {
 /// An error store with the faults that a scenario defines; listing works, so that a report can be made.
 pub(crate) struct FaultyErrorStore {
     store: Arc<dyn ErrorStore>,
-    fault: Fault,
+    fault: ScriptedFault,
 }
 
 impl FaultyErrorStore {
@@ -230,7 +231,7 @@ impl FaultyErrorStore {
             None => Some(store),
             Some(StoreFault::None) => None,
             Some(fault) => {
-                let fault = Fault::new(fault, table, marks.add("fault of the error store"));
+                let fault = ScriptedFault::new(fault, table, marks.add("fault of the error store"));
                 Some(Arc::new(Self { store, fault }))
             }
         }
@@ -239,7 +240,7 @@ impl FaultyErrorStore {
 
 #[async_trait]
 impl ErrorStore for FaultyErrorStore {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         self.fault.check()?;
         self.store.store(error).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::Clock;
 use backstop_config::{HookAction, ScriptedHook};
-use backstop_react::{Gate, HookContext, HookPoint, Moment, Verdict};
+use backstop_react::{Gate, GateVerdict, HookContext, HookPoint, Moment};
 use layer0::error::BoxError;
 
 use crate::marks::ReachMark;
@@ -39,28 +39,28 @@ impl Gate for ScriptedGate {
         self.hook.fail_open
     }
 
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         if let (Some(only), Some(tool)) = (&self.hook.tool, moment.tool())
             && only != tool
         {
-            return Ok(Verdict::Continue);
+            return Ok(GateVerdict::Continue);
         }
         self.mark.reach();
         match &self.hook.action {
-            HookAction::Abort(reason) => Ok(Verdict::Abort(reason.clone())),
+            HookAction::Abort(reason) => Ok(GateVerdict::Abort(reason.clone())),
             HookAction::Error(text) => Err(text.as_str().into()),
             HookAction::HangMs(ms) => {
                 self.clock.sleep(Duration::from_millis(*ms)).await;
-                Ok(Verdict::Continue)
+                Ok(GateVerdict::Continue)
             }
             HookAction::Panic(text) => {
                 // Unwinds without the panic hook, which would print to the terminal.
                 std::panic::resume_unwind(Box::new(text.clone()))
             }
             HookAction::ReplaceArguments(arguments) => {
-                Ok(Verdict::ReplaceArguments(arguments.clone().into()))
+                Ok(GateVerdict::ReplaceArguments(arguments.clone().into()))
             }
-            _ => Ok(Verdict::Continue),
+            _ => Ok(GateVerdict::Continue),
         }
     }
 }

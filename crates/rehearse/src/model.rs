@@ -20,10 +20,10 @@ pub struct SentRequest {
 
 /// The requests of one run to its model. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Requests(Arc<Mutex<Asked>>);
+pub(crate) struct Requests(Arc<Mutex<RequestLog>>);
 
 #[derive(Debug, Default)]
-struct Asked {
+struct RequestLog {
     requests: Vec<SentRequest>,
     /// Number of all requests, including those that `take` removed.
     count: usize,
@@ -33,20 +33,20 @@ struct Asked {
 impl Requests {
     /// Removes and returns the requests until now, in order.
     pub(crate) fn take(&self) -> Vec<SentRequest> {
-        std::mem::take(&mut self.asked().requests)
+        std::mem::take(&mut self.lock().requests)
     }
 
     /// Returns the number of requests until now.
     pub(crate) fn count(&self) -> usize {
-        self.asked().count
+        self.lock().count
     }
 
     /// Returns whether the model was asked more often than it has answers.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.asked().is_exhausted
+        self.lock().is_exhausted
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn lock(&self) -> MutexGuard<'_, RequestLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +81,7 @@ impl Provider for NotingProvider {
             tools: request.tools.iter().map(|tool| Arc::clone(&tool.name)).collect(),
         };
         {
-            let mut asked = self.requests.asked();
+            let mut asked = self.requests.lock();
             asked.requests.push(sent);
             asked.count += 1;
         }
@@ -89,7 +89,7 @@ impl Provider for NotingProvider {
         if let Err(error) = &result
             && sources(error).any(|cause| cause.is::<ScriptExhausted>())
         {
-            self.requests.asked().is_exhausted = true;
+            self.requests.lock().is_exhausted = true;
         }
         result
     }

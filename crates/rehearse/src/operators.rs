@@ -15,14 +15,14 @@ use layer0::error::{BoxError, OperatorError};
 use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Task};
 
-use crate::agents::{AgentScript, Shared};
+use crate::agents::{AgentScript, ScenarioParts};
 use crate::leftovers::{ToolCalls, answers_left};
 use crate::model::Requests;
 
 /// An agent whose script starts from the beginning in every run; a resumed or reopened run continues its script.
 pub(crate) struct ScriptedOperator {
     script: AgentScript,
-    shared: Arc<Shared>,
+    shared: Arc<ScenarioParts>,
     /// Retry budget and circuit breaker of its model, shared by all runs.
     endpoint: Upstream,
     /// Template of the agent of each run.
@@ -38,7 +38,7 @@ struct ScriptedRun {
 }
 
 impl ScriptedOperator {
-    pub(crate) fn new(script: AgentScript, shared: &Arc<Shared>) -> Result<Self, BoxError> {
+    pub(crate) fn new(script: AgentScript, shared: &Arc<ScenarioParts>) -> Result<Self, BoxError> {
         let provider = shared.provider(&script, &Requests::default());
         let endpoint = Upstream::on_clock(provider, Arc::clone(&shared.clock));
         let model = shared.agent(&script, endpoint.clone(), &ToolCalls::default())?;
@@ -46,7 +46,7 @@ impl ScriptedOperator {
     }
 
     /// Returns the agent of one run.
-    pub(crate) fn agent_of(&self, run: &RunId) -> Result<Agent, BoxError> {
+    pub(crate) fn agent_for_run(&self, run: &RunId) -> Result<Agent, BoxError> {
         let mut runs = self.runs();
         if let Some(known) = runs.get(run) {
             return Ok(known.agent.clone());
@@ -65,7 +65,7 @@ impl ScriptedOperator {
     }
 
     /// Returns the model's requests in one run.
-    fn requests_of(&self, run: &RunId) -> Option<Requests> {
+    fn find_requests(&self, run: &RunId) -> Option<Requests> {
         self.runs().get(run).map(|run| run.requests.clone())
     }
 
@@ -105,7 +105,7 @@ impl Operator for ScriptedOperator {
         let run = context.run.as_ref().ok_or_else(|| OperatorError::Other("no run".into()))?;
         let mut context = context.clone();
         context.max_park = self.max_park().or(context.max_park);
-        Operator::run(&self.agent_of(run)?, task, &context).await
+        Operator::run(&self.agent_for_run(run)?, task, &context).await
     }
 }
 
@@ -117,13 +117,13 @@ pub(crate) struct Operators {
 }
 
 /// The operator that receives the input of a scenario.
-pub(crate) enum Entry<'o> {
+pub(crate) enum EntryOperator<'o> {
     Agent(&'o Arc<ScriptedOperator>),
     Workflow(&'o str),
 }
 
 /// Builds the workflow of a table.
-fn workflow(table: &OperatorTable, kind: WorkflowKind, shared: &Shared) -> Workflow {
+fn workflow(table: &OperatorTable, kind: WorkflowKind, shared: &ScenarioParts) -> Workflow {
     let (name, steps) = (table.name.as_str(), table.steps.clone());
     let first = || steps.first().cloned().unwrap_or_default();
     let on_failure = match table.policy.unwrap_or_default() {
@@ -152,11 +152,11 @@ fn workflow(table: &OperatorTable, kind: WorkflowKind, shared: &Shared) -> Workf
         }
         _ => Arc::new(Sequence::new(name, steps)),
     };
-    Workflow::shared(operator, Arc::clone(&shared.log)).clock(Arc::clone(&shared.clock))
+    Workflow::from_arc(operator, Arc::clone(&shared.log)).clock(Arc::clone(&shared.clock))
 }
 
 impl Operators {
-    pub(crate) fn new(scenario: &Scenario, shared: &Arc<Shared>) -> Result<Self, BoxError> {
+    pub(crate) fn new(scenario: &Scenario, shared: &Arc<ScenarioParts>) -> Result<Self, BoxError> {
         let operator = |script| ScriptedOperator::new(script, shared).map(Arc::new);
         Ok(Self {
             own: operator(AgentScript::own(scenario, &shared.marks))?,
@@ -164,7 +164,7 @@ impl Operators {
                 .operator
                 .iter()
                 .filter(|table| table.kind.is_none())
-                .map(|table| operator(AgentScript::of(table, &shared.marks)))
+                .map(|table| operator(AgentScript::from_operator(table, &shared.marks)))
                 .collect::<Result<_, _>>()?,
             workflows: scenario
                 .operator
@@ -175,17 +175,20 @@ impl Operators {
     }
 
     /// Returns the operator that receives the input.
-    pub(crate) fn entry(&self, name: Option<&str>) -> Entry<'_> {
+    pub(crate) fn entry(&self, name: Option<&str>) -> EntryOperator<'_> {
         let workflow = self.workflows.iter().find(|it| Some(it.name()) == name);
         if let Some(workflow) = workflow {
-            return Entry::Workflow(workflow.name());
+            return EntryOperator::Workflow(workflow.name());
         }
         let agent = self.called.iter().find(|it| Some(it.name()) == name);
-        Entry::Agent(agent.unwrap_or(&self.own))
+        EntryOperator::Agent(agent.unwrap_or(&self.own))
     }
 
     /// Builds the orchestrator that dispatches between the operators.
-    pub(crate) fn orchestrator(&self, shared: &Shared) -> Result<LocalOrchestrator, BoxError> {
+    pub(crate) fn orchestrator(
+        &self,
+        shared: &ScenarioParts,
+    ) -> Result<LocalOrchestrator, BoxError> {
         let builder = LocalOrchestrator::builder()
             .clock(Arc::clone(&shared.clock))
             .jitter(shared.jitter())
@@ -204,8 +207,8 @@ impl Operators {
     }
 
     /// Returns the model's requests in a run.
-    pub(crate) fn requests_of(&self, run: &RunId) -> Requests {
+    pub(crate) fn find_requests(&self, run: &RunId) -> Requests {
         let mut all = std::iter::once(&self.own).chain(&self.called);
-        all.find_map(|operator| operator.requests_of(run)).unwrap_or_default()
+        all.find_map(|operator| operator.find_requests(run)).unwrap_or_default()
     }
 }

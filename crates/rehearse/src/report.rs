@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorRecord, ErrorStore, StoreError};
-use backstop_event_log::sessions_of;
+use backstop_event_log::readable_sessions;
 use backstop_react::{RunFailure, RunOutcome};
 use layer0::error::OrchError;
 use layer0::event::{Event, EventKind};
@@ -126,7 +126,7 @@ impl RunReport {
         events: Vec<Event>,
         errors: Vec<ErrorRecord>,
     ) -> Self {
-        let elapsed_ms = elapsed(&events);
+        let elapsed_ms = elapsed_ms(&events);
         let errors = errors.into_iter().map(Into::into).collect();
         match result {
             Ok(outcome) => Self {
@@ -202,7 +202,7 @@ impl RunReport {
             error,
             output: output.into(),
             usage,
-            elapsed_ms: elapsed(&events),
+            elapsed_ms: elapsed_ms(&events),
             events,
             errors: Vec::new(),
             runs: Vec::new(),
@@ -211,7 +211,7 @@ impl RunReport {
 }
 
 /// Returns the milliseconds from the first to the last event.
-fn elapsed(events: &[Event]) -> u64 {
+fn elapsed_ms(events: &[Event]) -> u64 {
     match (events.first(), events.last()) {
         (Some(first), Some(last)) => {
             u64::try_from(last.at.since(first.at).as_millis()).unwrap_or(u64::MAX)
@@ -230,7 +230,7 @@ pub async fn stored_errors(
     store: &dyn ErrorStore,
     events: &[Event],
 ) -> Result<Vec<ErrorRecord>, StoreError> {
-    let sessions = sessions_of(events);
+    let sessions = readable_sessions(events);
     let mut errors: Vec<ErrorRecord> = Vec::new();
     for event in events {
         let EventKind::ErrorStored(stored) = &event.kind else { continue };
@@ -240,7 +240,7 @@ pub async fn stored_errors(
                 break;
             }
             // Retention may have removed it in the meantime.
-            errors.extend(store.get(session, &stored.error_id).await?.found());
+            errors.extend(store.get(session, &stored.error_id).await?.into_item());
         }
     }
     Ok(errors)

@@ -39,7 +39,7 @@ pub async fn session_runs(
         events: Vec::new(),
         requests: Vec::new(),
     }];
-    let mut next = dispatched(&root.run, &root.events);
+    let mut next = list_child_runs(&root.run, &root.events);
     while let Some((parent, run, returned)) = next.pop() {
         let (summary, events) = match read_events(log, &run).await {
             Ok((summary, events)) => (summary, events),
@@ -50,8 +50,8 @@ pub async fn session_runs(
         if summary.parent.as_ref() != Some(&parent) {
             continue;
         }
-        next.extend(dispatched(&run, &events));
-        let (outcome, reason) = end_of(&summary).or(returned).unzip();
+        next.extend(list_child_runs(&run, &events));
+        let (outcome, reason) = read_end(&summary).or(returned).unzip();
         runs.push(ReportedRun {
             run,
             operator: Arc::clone(&summary.agent),
@@ -69,7 +69,7 @@ pub async fn session_runs(
 type End = (Outcome, Option<Code>);
 
 /// Returns the child runs of a run, last first, each with its end.
-fn dispatched(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End>)> {
+fn list_child_runs(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End>)> {
     let mut runs: Vec<(RunId, RunId, Option<End>)> = Vec::new();
     for event in events {
         match &event.kind {
@@ -92,7 +92,7 @@ fn dispatched(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End
 }
 
 /// Returns the end of a run according to its record.
-fn end_of(run: &RunSummary) -> Option<End> {
+fn read_end(run: &RunSummary) -> Option<End> {
     match run.state {
         RunState::WaitingApproval => {
             Some((Outcome::WaitingApproval, Some(Code::new(code::RUN_WAITING_APPROVAL))))

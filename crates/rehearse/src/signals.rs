@@ -13,7 +13,7 @@ use layer0::failure::Chain;
 use layer0::id::{RunId, WorkflowId};
 use layer0::operator::Signal;
 
-use crate::agents::Shared;
+use crate::agents::ScenarioParts;
 use crate::marks::ReachMark;
 
 /// Signals that could not be sent, with the reasons.
@@ -35,7 +35,7 @@ pub(crate) fn send(
     signals: &[SignalTable],
     run: &RunId,
     orchestrator: LocalOrchestrator,
-    shared: &Shared,
+    shared: &ScenarioParts,
     clock: &VirtualClock,
 ) -> Unsent {
     let unsent = Unsent::default();
@@ -75,6 +75,6 @@ pub(crate) fn send(
 async fn wait_for_start(log: &dyn EventLog, run: &RunId) {
     let mut watch = log.watch_events();
     while !matches!(log.summary(run).await, Ok(Some(_))) {
-        watch.changed().await;
+        watch.wait_for_change().await;
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::{Clock, Hold, VirtualClock};
+use backstop_clock::{Clock, ClockHold, VirtualClock};
 use backstop_config::{Reopening, Scenario};
 use backstop_event_log::{LogError, read_events};
 use backstop_orchestrator::{LocalOrchestrator, new_run_id};
@@ -24,11 +24,11 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::agents::Shared;
+use crate::agents::ScenarioParts;
 use crate::expect::difference;
 use crate::marks::ReachMark;
 use crate::model::SentRequest;
-use crate::operators::{Entry, Operators};
+use crate::operators::{EntryOperator, Operators};
 use crate::report::{RunReport, stored_errors};
 use crate::runs::session_runs;
 use crate::signals;
@@ -138,17 +138,17 @@ async fn play(
     store: (&Database, &Handle),
 ) -> Result<Rehearsal, RehearsalError> {
     let clock = VirtualClock::starting_at(Timestamp::from_millis(START_MS));
-    let shared = Arc::new(Shared::new(scenario, file, store, &clock));
+    let shared = Arc::new(ScenarioParts::new(scenario, file, store, &clock));
     let operators = Operators::new(scenario, &shared).map_err(RehearsalError::Agent)?;
     let orchestrator = operators.orchestrator(&shared).map_err(RehearsalError::Agent)?;
     let through: Arc<dyn Orchestrator> = Arc::new(orchestrator.clone());
     let run = new_run_id(clock.now());
     let stage = Stage { scenario, shared: &shared, operators: &operators, clock: &clock };
     let entry = match operators.entry(scenario.entry.as_deref()) {
-        Entry::Agent(entry) => entry,
-        Entry::Workflow(name) => return stage.play_workflow(name, run, orchestrator).await,
+        EntryOperator::Agent(entry) => entry,
+        EntryOperator::Workflow(name) => return stage.play_workflow(name, run, orchestrator).await,
     };
-    let agent = entry.agent_of(&run).map_err(RehearsalError::Agent)?;
+    let agent = entry.agent_for_run(&run).map_err(RehearsalError::Agent)?;
 
     let mut request = RunRequest::new(scenario.input.as_str()).run(run.clone());
     request.session = scenario.session.as_deref().map(Into::into);
@@ -171,7 +171,7 @@ async fn play(
     }
     let first = agent.clone();
     let (mut result, mut still) =
-        tracked(&clock, None, async move { first.run(request).await }).await?;
+        run_tracked(&clock, None, async move { first.run(request).await }).await?;
     let mut resume = ResumeRequest::new(run.clone()).cancelled_by(token.clone());
     resume = resume.orchestrator(Arc::clone(&through));
     if let Some(longest) = max_park {
@@ -180,14 +180,14 @@ async fn play(
     (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
     let mut refused = None;
     for reopening in &scenario.reopen {
-        let (reopens, request) = (agent.clone(), request_of(&run, reopening));
+        let (reopens, request) = (agent.clone(), build_reopen_request(&run, reopening));
         let mut request = request.orchestrator(Arc::clone(&through));
         if let Some(longest) = max_park {
             request = request.max_park(longest);
         }
         let opened;
         (opened, still) =
-            tracked(&clock, Some(still), async move { reopens.reopen(request).await }).await?;
+            run_tracked(&clock, Some(still), async move { reopens.reopen(request).await }).await?;
         result = match opened {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(failure.into_inner()),
@@ -206,7 +206,7 @@ async fn play(
     let unreached = shared.marks.list_unreached();
     let report = stage.report(&result).await.map_err(RehearsalError::Store)?;
     drop(still);
-    let mut diff: Vec<String> = exhausted(&operators, &report, &result);
+    let mut diff: Vec<String> = list_exhausted_models(&operators, &report, &result);
     diff.extend(unsent.take());
     diff.extend(refused);
     Ok(stage.rehearsal(report, diff, unreached, &run))
@@ -215,7 +215,7 @@ async fn play(
 /// A scenario while it runs.
 struct Stage<'s> {
     scenario: &'s Scenario,
-    shared: &'s Shared,
+    shared: &'s ScenarioParts,
     operators: &'s Operators,
     clock: &'s VirtualClock,
 }
@@ -239,7 +239,7 @@ impl Stage<'_> {
             pass: diff.is_empty(),
             diff: (!diff.is_empty()).then(|| diff.join("\n")),
             report,
-            requests: self.operators.requests_of(run).take(),
+            requests: self.operators.find_requests(run).take(),
             unused,
         }
     }
@@ -274,7 +274,7 @@ impl Stage<'_> {
         }
         let (name, task) = (name.to_owned(), Task::text(scenario.input.as_str()));
         let dispatch = async move { orchestrator.dispatch(&name, task, context).await };
-        let (result, still) = tracked(clock, None, dispatch).await?;
+        let (result, still) = run_tracked(clock, None, dispatch).await?;
         let unreached = self.shared.marks.list_unreached();
         let events =
             self.events(&run).await.map_err(|error| RehearsalError::Store(error.into()))?;
@@ -315,7 +315,7 @@ impl Stage<'_> {
         if !self.scenario.operator.is_empty() {
             report.runs = session_runs(&*self.shared.log, &report).await?;
             for below in report.runs.iter_mut().skip(1) {
-                below.requests = self.operators.requests_of(&below.run).take();
+                below.requests = self.operators.find_requests(&below.run).take();
             }
         }
         Ok(report)
@@ -323,7 +323,7 @@ impl Stage<'_> {
 }
 
 /// Returns a line for each model that was asked more often than it has answers.
-fn exhausted(
+fn list_exhausted_models(
     operators: &Operators,
     report: &RunReport,
     result: &Result<RunOutcome, RunFailure>,
@@ -335,7 +335,7 @@ fn exhausted(
 
 fn exhausted_below(operators: &Operators, report: &RunReport) -> Vec<String> {
     let below = report.runs.iter().skip(1);
-    let below = below.filter(|run| operators.requests_of(&run.run).is_exhausted());
+    let below = below.filter(|run| operators.find_requests(&run.run).is_exhausted());
     below
         .map(|run| format!("model of `{}`: asked more often than it has answers", run.operator))
         .collect()
@@ -343,11 +343,11 @@ fn exhausted_below(operators: &Operators, report: &RunReport) -> Vec<String> {
 
 /// Runs a future in a task of its own, because the clock must see when the task is idle. The returned hold keeps the
 /// clock from advancing until it is dropped, for example by the next call.
-async fn tracked<T: Send + 'static>(
+async fn run_tracked<T: Send + 'static>(
     clock: &VirtualClock,
-    still: Option<Hold>,
+    still: Option<ClockHold>,
     work: impl Future<Output = T> + Send + 'static,
-) -> Result<(T, Hold), RehearsalError> {
+) -> Result<(T, ClockHold), RehearsalError> {
     let (done, result) = oneshot::channel();
     let holding = clock.clone();
     let work = async move {
@@ -362,7 +362,7 @@ async fn tracked<T: Send + 'static>(
     Ok(result)
 }
 
-type Ended = (Result<RunOutcome, RunFailure>, Hold);
+type Ended = (Result<RunOutcome, RunFailure>, ClockHold);
 
 /// Resumes a parked run when it is due, as a caller does.
 async fn until_due(
@@ -374,7 +374,7 @@ async fn until_due(
     while let Some(until) = parked_until(&result) {
         let (agent, request, waits) = (agent.clone(), request.clone(), clock.clone());
         let resumed;
-        (resumed, still) = tracked(clock, Some(still), async move {
+        (resumed, still) = run_tracked(clock, Some(still), async move {
             waits.sleep(until.since(waits.now())).await;
             agent.resume(request).await
         })
@@ -389,7 +389,7 @@ async fn until_due(
 }
 
 /// Builds the request to reopen a run.
-fn request_of(run: &RunId, reopening: &Reopening) -> ReopenRequest {
+fn build_reopen_request(run: &RunId, reopening: &Reopening) -> ReopenRequest {
     let mut request = ReopenRequest::new(run.clone()).budget(reopening.budget);
     if let Some(by) = &reopening.by {
         request = request.by(by.as_str());

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
     NewResult, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError,
-    Stored,
+    StoredError,
 };
 use backstop_event_log::{
     Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
@@ -155,7 +155,7 @@ impl EventLog for Waited<Arc<dyn EventLog>> {
 
 #[async_trait]
 impl ErrorStore for Waited<Arc<dyn ErrorStore>> {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         self.wait(self.store.store(error)).await
     }
 

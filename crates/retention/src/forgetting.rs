@@ -28,7 +28,7 @@ pub async fn forget_session(
 ) -> Result<Forgotten, RemoveError> {
     shelf.sweep().await?;
     let mut marks = Vec::new();
-    let request = Request { session, by, with_forks, now };
+    let request = ForgetRequest { session, by, with_forks, now };
     let forgotten = request.forget(shelf, &mut marks).await;
     // If this fails too, the next sweep removes the old marks.
     let unmarked = shelf.unmark_forgetting(&marks).await;
@@ -44,14 +44,14 @@ pub fn session_scopes(session: &SessionId) -> impl Iterator<Item = Scope> {
 }
 
 /// A request to forget a session.
-struct Request<'a> {
+struct ForgetRequest<'a> {
     session: &'a SessionId,
     by: &'a str,
     with_forks: bool,
     now: Timestamp,
 }
 
-impl Request<'_> {
+impl ForgetRequest<'_> {
     async fn forget(
         &self,
         shelf: &impl RunShelf,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::{LogError, RunState, Subscription, segment_of};
+use backstop_event_log::{LogError, RunState, Subscription, parse_segment};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
@@ -176,7 +176,7 @@ pub async fn prune_segments(
     let rows = shelf.segments().await?;
     let subscriptions = shelf.subscriptions().await?;
     let is_followed = |row: &&RunRow| {
-        segment_of(&row.run).is_some_and(|(name, number)| {
+        parse_segment(&row.run).is_some_and(|(name, number)| {
             let newest = subscriptions.iter().find(|newest| &*newest.name == name);
             newest.is_some_and(|newest| number < newest.segment)
         })

@@ -168,7 +168,7 @@ impl EarlierPass {
     /// # Cancel safety
     ///
     /// Dropping the future stops the pass.
-    pub async fn ended(mut self) {
+    pub async fn wait_for_end(mut self) {
         if let Some(task) = &mut self.0 {
             // A stopped pass has ended too.
             let _ = task.await;

@@ -6,11 +6,11 @@ use futures_util::future::{Either, FutureExt, select};
 use layer0::failure::{ErrorText, Exhausted, Facts, Failure, Retry as Answer, stated_facts};
 use tower::{Service, ServiceExt};
 
-use crate::policy::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
+use crate::policy::{RetryContext, RetryDecision, RetryPolicy, first_to_pass, first_to_retry};
 use crate::request::{FailedAttempt, RetryRequest};
 
 /// An endpoint that may answer a request, and how it is retried.
-pub(crate) struct Endpoint<'a, S> {
+pub(crate) struct RetryEndpoint<'a, S> {
     pub(crate) policy: &'a RetryPolicy,
     pub(crate) inner: &'a S,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Endpoint<'a, S> {
 /// Calls endpoints in turn, each as often as its policy allows. When the last one fails too, the
 /// call returns to an earlier one that has attempts left and can be retried soon.
 pub(crate) async fn ask<S, Req>(
-    endpoints: &[Endpoint<'_, S>],
+    endpoints: &[RetryEndpoint<'_, S>],
     request: Req,
 ) -> Result<S::Response, S::Error>
 where
@@ -46,29 +46,33 @@ where
         let decision = endpoint.policy.decide(&error, tried);
         let error = decision.settle(error, tried);
         let step = match decision {
-            Decision::Again(delay) => Step { delay, payer: Some(endpoint.policy), goes_to: None },
+            RetryDecision::Again(delay) => {
+                NextAttempt { delay, payer: Some(endpoint.policy), goes_to: None }
+            }
             // The service knows the other endpoint.
-            Decision::Beside => Step { delay: Duration::ZERO, payer: None, goes_to: None },
-            Decision::Next { .. } => {
+            RetryDecision::Beside => {
+                NextAttempt { delay: Duration::ZERO, payer: None, goes_to: None }
+            }
+            RetryDecision::Next { .. } => {
                 let Some((place, policy)) = in_turn.next() else { return Err(error) };
                 let next = Visit::begin(place, policy);
-                Step { delay: Duration::ZERO, payer: None, goes_to: Some(next) }
+                NextAttempt { delay: Duration::ZERO, payer: None, goes_to: Some(next) }
             }
             // The caller waits for a service, so its request cannot be parked.
-            Decision::Park(_) | Decision::Stop { .. } => {
+            RetryDecision::Park(_) | RetryDecision::Stop { .. } => {
                 let back = find_return(endpoints, &left, &request, made, now);
                 let Some((place, delay)) = back else {
                     return Err(join_failures(&request, left, error, now));
                 };
                 let back = left.remove(place).visit;
                 let payer = Some(endpoints[back.place].policy);
-                Step { delay, payer, goes_to: Some(back) }
+                NextAttempt { delay, payer, goes_to: Some(back) }
             }
         };
-        let Step { delay, payer, goes_to } = step;
+        let NextAttempt { delay, payer, goes_to } = step;
         tracing::debug!(attempt = made, code = error.code(), ?delay, "another attempt follows");
         if let Some(recorded) =
-            request.attempted(FailedAttempt { number: made, error: &error, delay })
+            request.record_failed_attempt(FailedAttempt { number: made, error: &error, delay })
         {
             recorded.await?;
         }
@@ -96,7 +100,7 @@ where
 }
 
 /// The next attempt.
-struct Step<'a> {
+struct NextAttempt<'a> {
     delay: Duration,
     /// The policy whose budget paid for it.
     payer: Option<&'a RetryPolicy>,
@@ -134,10 +138,15 @@ impl Visit {
     }
 
     /// Describes the attempts; `made` counts those at all endpoints.
-    fn describe_tried<E>(&self, request: &impl RetryRequest<E>, made: u32, now: Duration) -> Tried {
+    fn describe_tried<E>(
+        &self,
+        request: &impl RetryRequest<E>,
+        made: u32,
+        now: Duration,
+    ) -> RetryContext {
         let sent = self.total.saturating_sub(self.refused);
         let elapsed = now.saturating_sub(self.began);
-        let mut tried = Tried::new(sent, elapsed, request.is_idempotent());
+        let mut tried = RetryContext::new(sent, elapsed, request.is_idempotent());
         (tried.total, tried.refused) = (self.total, self.refused);
         let elsewhere = made.saturating_sub(self.total);
         tried.max_attempts = request.max_attempts().map(|max| max.saturating_sub(elsewhere));
@@ -156,7 +165,7 @@ impl<E: Failure> Left<E> {
 /// Returns the endpoint to return to and the delay before: the first that can be retried, if it has
 /// attempts left.
 fn find_return<S, E: Failure>(
-    endpoints: &[Endpoint<'_, S>],
+    endpoints: &[RetryEndpoint<'_, S>],
     left: &[Left<E>],
     request: &impl RetryRequest<E>,
     made: u32,
@@ -174,7 +183,7 @@ fn find_return<S, E: Failure>(
     let lead = left.get(place)?;
     let policy = endpoints[lead.visit.place].policy;
     match policy.decide_by(lead.facts(now), lead.visit.describe_tried(request, made, now)) {
-        Decision::Again(delay) => Some((place, delay)),
+        RetryDecision::Again(delay) => Some((place, delay)),
         _ => None,
     }
 }
@@ -191,7 +200,7 @@ fn join_failures<E: Failure + 'static>(
     let mut failures: Vec<E> = left.into_iter().map(|left| left.error).chain([last]).collect();
     let mut error = failures.remove(lead);
     for other in failures.iter().rev() {
-        request.keep_earlier(&mut error, &ErrorText::of(other));
+        request.keep_earlier(&mut error, &ErrorText::from_error(other));
     }
     error
 }

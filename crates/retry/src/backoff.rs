@@ -145,7 +145,7 @@ pub enum Jitter {
 impl Jitter {
     /// Makes jitter that repeats for the same seed.
     #[must_use]
-    pub fn seeded(seed: u64) -> Self {
+    pub fn from_seed(seed: u64) -> Self {
         Self::Seeded(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
     }
 
@@ -184,7 +184,7 @@ mod tests {
         let config = RetryConfig::default();
         for (attempt, bound) in [(1, 500), (2, 1_000), (5, 8_000), (64, 8_000), (200, 8_000)] {
             for seed in 0..50 {
-                let wait = config.backoff(attempt, &Jitter::seeded(seed));
+                let wait = config.backoff(attempt, &Jitter::from_seed(seed));
                 assert!(wait <= Duration::from_millis(bound), "{attempt}: {wait:?}");
             }
         }
@@ -196,7 +196,7 @@ mod tests {
         let config = RetryConfig::new().base(Duration::from_millis(4));
         let config = config.cap(Duration::from_millis(20));
         for (attempt, bound) in [(1, 4), (2, 8), (3, 16), (4, 20), (9, 20)] {
-            let waits = (0..400).map(|seed| config.backoff(attempt, &Jitter::seeded(seed)));
+            let waits = (0..400).map(|seed| config.backoff(attempt, &Jitter::from_seed(seed)));
             assert_eq!(waits.max(), Some(Duration::from_millis(bound)), "{attempt}");
         }
     }
@@ -206,7 +206,8 @@ mod tests {
     fn hints_are_spread_by_a_second_at_most() {
         let spread = |hint: u64| {
             let hint = Duration::from_millis(hint);
-            let waits = (0..400).map(|seed| RetryConfig::spread_hint(hint, &Jitter::seeded(seed)));
+            let waits =
+                (0..400).map(|seed| RetryConfig::spread_hint(hint, &Jitter::from_seed(seed)));
             waits.max().map(|wait| wait.saturating_sub(hint).as_millis())
         };
         assert_eq!(spread(30), Some(3), "a tenth");
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn a_hint_is_a_floor() {
         for seed in 0..100 {
-            let wait = RetryConfig::spread_hint(Duration::from_secs(2), &Jitter::seeded(seed));
+            let wait = RetryConfig::spread_hint(Duration::from_secs(2), &Jitter::from_seed(seed));
             assert!((2_000..=2_200).contains(&wait.as_millis()));
         }
     }

@@ -78,7 +78,7 @@ pub struct Breaker {
 
 #[derive(Debug)]
 struct BreakerState {
-    phase: Phase,
+    phase: BreakerPhase,
     /// The number of phase changes.
     generation: u64,
     /// The failure of the last call that counted against the endpoint.
@@ -86,7 +86,7 @@ struct BreakerState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BreakerPhase {
     /// Calls are let through; this many failed in a row.
     Closed { failures: u32 },
     /// No call is let through until this time, in monotonic time.
@@ -96,7 +96,7 @@ enum Phase {
 }
 
 impl BreakerState {
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, phase: BreakerPhase) {
         self.phase = phase;
         self.generation += 1;
     }
@@ -107,7 +107,7 @@ impl Breaker {
     #[must_use]
     pub fn new(config: BreakerConfig, clock: Arc<dyn Clock>) -> Self {
         let config = BreakerConfig { failures: config.failures.max(1), ..config };
-        let phase = Phase::Closed { failures: 0 };
+        let phase = BreakerPhase::Closed { failures: 0 };
         let state = BreakerState { phase, generation: 0, last_failure: None };
         Self { config, clock, state: Arc::new(Mutex::new(state)) }
     }
@@ -132,8 +132,8 @@ impl Breaker {
         if let Some(wait) = self.refused_for(&state) {
             return Err(CircuitOpen::new(wait, state.last_failure.clone()));
         }
-        if let Phase::Open { .. } = state.phase {
-            state.enter(Phase::HalfOpen { since: self.clock.monotonic() });
+        if let BreakerPhase::Open { .. } = state.phase {
+            state.enter(BreakerPhase::HalfOpen { since: self.clock.monotonic() });
         }
         let generation = state.generation;
         drop(state);
@@ -144,9 +144,11 @@ impl Breaker {
     fn refused_for(&self, state: &BreakerState) -> Option<Duration> {
         let now = self.clock.monotonic();
         match state.phase {
-            Phase::Closed { .. } => None,
-            Phase::Open { until } => Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero()),
-            Phase::HalfOpen { since } => {
+            BreakerPhase::Closed { .. } => None,
+            BreakerPhase::Open { until } => {
+                Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero())
+            }
+            BreakerPhase::HalfOpen { since } => {
                 // The end of the probe is unknown, so the delay is the time it has taken so far.
                 let taken = now.saturating_sub(since);
                 Some(taken.max(MIN_PROBE_WAIT).min(self.config.open_for))
@@ -183,22 +185,24 @@ impl Permit {
             return;
         }
         match (state.phase, failure) {
-            (Phase::Closed { .. }, None) => state.phase = Phase::Closed { failures: 0 },
-            (_, None) => state.enter(Phase::Closed { failures: 0 }),
+            (BreakerPhase::Closed { .. }, None) => {
+                state.phase = BreakerPhase::Closed { failures: 0 }
+            }
+            (_, None) => state.enter(BreakerPhase::Closed { failures: 0 }),
             (phase, Some(error)) => {
-                state.last_failure = Some(ErrorText::of(error));
+                state.last_failure = Some(ErrorText::from_error(error));
                 let limit = self.breaker.config.failures;
                 let failures = match phase {
-                    Phase::Closed { failures } => failures + 1,
-                    Phase::HalfOpen { .. } | Phase::Open { .. } => limit,
+                    BreakerPhase::Closed { failures } => failures + 1,
+                    BreakerPhase::HalfOpen { .. } | BreakerPhase::Open { .. } => limit,
                 };
                 if failures < limit {
-                    state.phase = Phase::Closed { failures };
+                    state.phase = BreakerPhase::Closed { failures };
                 } else {
                     let open_for = self.breaker.config.open_for;
                     tracing::warn!(failures, ?open_for, code = error.code(), "circuit opens");
                     let until = self.breaker.clock.monotonic().saturating_add(open_for);
-                    state.enter(Phase::Open { until });
+                    state.enter(BreakerPhase::Open { until });
                 }
             }
         }
@@ -211,9 +215,11 @@ impl Drop for Permit {
             return;
         }
         let mut state = self.breaker.state();
-        if matches!(state.phase, Phase::HalfOpen { .. }) && state.generation == self.generation {
+        if matches!(state.phase, BreakerPhase::HalfOpen { .. })
+            && state.generation == self.generation
+        {
             // The next call is the probe.
-            state.enter(Phase::Open { until: Duration::ZERO });
+            state.enter(BreakerPhase::Open { until: Duration::ZERO });
         }
     }
 }

@@ -9,7 +9,7 @@ use tower::Service;
 
 use crate::ask::ask;
 use crate::request::RetryRequest;
-use crate::service::Retry;
+use crate::service::RetryService;
 
 /// A service that calls several services in turn, each as often as its policy allows.
 ///
@@ -29,13 +29,13 @@ use crate::service::Retry;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Fallback<S> {
-    first: Retry<S>,
-    others: Arc<[Retry<S>]>,
+    first: RetryService<S>,
+    others: Arc<[RetryService<S>]>,
 }
 
 impl<S> Fallback<S> {
     /// Makes the service; `others` are called after `first`, in order.
-    pub fn new(first: Retry<S>, others: impl Into<Arc<[Retry<S>]>>) -> Self {
+    pub fn new(first: RetryService<S>, others: impl Into<Arc<[RetryService<S>]>>) -> Self {
         Self { first, others: others.into() }
     }
 }
@@ -60,7 +60,7 @@ where
     fn call(&mut self, request: Req) -> Self::Future {
         let Self { first, others } = self.clone();
         Box::pin(async move {
-            let endpoints = std::iter::once(&first).chain(&*others).map(Retry::endpoint);
+            let endpoints = std::iter::once(&first).chain(&*others).map(RetryService::endpoint);
             let endpoints: Vec<_> = endpoints.collect();
             ask(&endpoints, request).await
         })

@@ -26,12 +26,12 @@ use crate::budget::RetryBudget;
 ///
 /// use backstop_clock::SystemClock;
 /// use layer0::error::OperatorError;
-/// use backstop_retry::{Decision, RetryConfig, RetryPolicy, Tried};
+/// use backstop_retry::{RetryDecision, RetryConfig, RetryPolicy, RetryContext};
 ///
 /// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(SystemClock));
 /// let busy = OperatorError::Retryable("busy".into());
-/// let tried = Tried::new(1, Default::default(), true);
-/// assert!(matches!(policy.decide(&busy, tried), Decision::Again(_)));
+/// let tried = RetryContext::new(1, Default::default(), true);
+/// assert!(matches!(policy.decide(&busy, tried), RetryDecision::Again(_)));
 /// ```
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
@@ -44,7 +44,7 @@ pub struct RetryPolicy {
 /// A policy's decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Decision {
+pub enum RetryDecision {
     /// Another attempt follows at the same endpoint, after this delay.
     Again(Duration),
     /// Another endpoint of the same model is called at once, and this one is not called for a while.
@@ -56,22 +56,26 @@ pub enum Decision {
         is_exhausted: bool,
     },
     /// The endpoint requests this delay, which is too long to wait for, but not longer than
-    /// [`Tried::max_park`]: the work is parked until then.
+    /// [`RetryContext::max_park`]: the work is parked until then.
     Park(Duration),
     /// The failure is final.
     #[non_exhaustive]
     Stop {
         /// Whether attempts, time or budget are used up.
         is_exhausted: bool,
-        /// Whether [`Tried::max_attempts`] is the only reason that there is no other attempt.
+        /// Whether [`RetryContext::max_attempts`] is the only reason that there is no other attempt.
         is_limited: bool,
     },
 }
 
-impl Decision {
+impl RetryDecision {
     /// Returns the failure as it leaves the endpoint: wrapped in [`Exhausted`] if attempts, time or
     /// budget are used up, otherwise unchanged.
-    pub fn settle<E: Failure + From<Exhausted<E>> + 'static>(self, error: E, tried: Tried) -> E {
+    pub fn settle<E: Failure + From<Exhausted<E>> + 'static>(
+        self,
+        error: E,
+        tried: RetryContext,
+    ) -> E {
         match self {
             Self::Next { is_exhausted: true } | Self::Stop { is_exhausted: true, .. } => {
                 Exhausted::new(tried.total, tried.elapsed, error).into()
@@ -88,14 +92,14 @@ impl Decision {
 /// The attempts so far, and the rest of a policy's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tried {
+pub struct RetryContext {
     /// Requests sent to this endpoint, including the failed one.
     pub attempts: u32,
     /// Requests for this endpoint that were refused before they were sent. They do not count as
     /// attempts, unless the configuration allows a single attempt, which never waits.
     pub refused: u32,
     /// All requests to the model, sent or refused, including those to its other endpoints; limited
-    /// by [`Tried::max_attempts`].
+    /// by [`RetryContext::max_attempts`].
     pub total: u32,
     /// Time since the first of them began, including delays.
     pub elapsed: Duration,
@@ -116,7 +120,7 @@ pub struct Tried {
     pub max_park: Duration,
 }
 
-impl Tried {
+impl RetryContext {
     /// Describes the attempts of a request with no limits but its policy's, at the only endpoint,
     /// with each request sent.
     #[must_use]
@@ -191,19 +195,19 @@ impl RetryPolicy {
     ///
     /// An allowed retry is withdrawn from the budget; a caller that does not make it returns it
     /// with [`RetryPolicy::give_back`].
-    pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
+    pub fn decide(&self, error: &impl Failure, tried: RetryContext) -> RetryDecision {
         self.decide_by(stated_facts(error), tried)
     }
 
     /// Decides like [`RetryPolicy::decide`], for a failure with known facts.
-    pub fn decide_by(&self, facts: Facts, tried: Tried) -> Decision {
+    pub fn decide_by(&self, facts: Facts, tried: RetryContext) -> RetryDecision {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
         let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
         let is_full = tried.max_attempts.is_some_and(|max| tried.total >= max);
         let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
         let goes_beside = may_repeat && self.goes_beside(facts, tried, &here);
         if goes_beside && !is_full {
-            return Decision::Beside;
+            return RetryDecision::Beside;
         }
         let here = match self.another(facts, tried).filter(|_| may_repeat) {
             Some(wait) => here.or_wait(wait),
@@ -213,20 +217,20 @@ impl RetryPolicy {
             Here::Nothing => (false, (goes_on || goes_beside) && is_full),
             Here::UsedUp => (true, (goes_on || goes_beside) && is_full),
             Here::Wait(_) if is_full => (true, true),
-            Here::Wait(delay) if self.withdraw() => return Decision::Again(delay),
+            Here::Wait(delay) if self.withdraw() => return RetryDecision::Again(delay),
             Here::Wait(_) => (true, false),
         };
         if goes_on && !is_full {
-            return Decision::Next { is_exhausted };
+            return RetryDecision::Next { is_exhausted };
         }
         match self.park(facts, tried).filter(|_| may_repeat && !is_full) {
-            Some(delay) => Decision::Park(delay),
-            None => Decision::Stop { is_exhausted, is_limited },
+            Some(delay) => RetryDecision::Park(delay),
+            None => RetryDecision::Stop { is_exhausted, is_limited },
         }
     }
 
     /// Returns the time for which the work is parked, if the requested delay is too long to wait for.
-    fn park(&self, facts: Facts, tried: Tried) -> Option<Duration> {
+    fn park(&self, facts: Facts, tried: RetryContext) -> Option<Duration> {
         let Retry::After(hint) = facts.retry else { return None };
         let is_long = hint > Duration::from_millis(self.config.max_retry_after_ms);
         (is_long && hint <= tried.max_park).then(|| RetryConfig::spread_hint(hint, &self.jitter))
@@ -234,7 +238,7 @@ impl RetryPolicy {
 
     /// Returns whether another endpoint of the same model is called at once, because this one
     /// refuses or has no options left.
-    fn goes_beside(&self, facts: Facts, tried: Tried, here: &Here) -> bool {
+    fn goes_beside(&self, facts: Facts, tried: RetryContext, here: &Here) -> bool {
         let is_spent = facts.retry.is_retryable() && !matches!(here, Here::Wait(_));
         tried.is_another_free
             && (facts.beside || is_spent)
@@ -242,7 +246,7 @@ impl RetryPolicy {
     }
 
     /// Returns the delay for another endpoint of the same model, if it is worth waiting for.
-    fn another(&self, facts: Facts, tried: Tried) -> Option<Duration> {
+    fn another(&self, facts: Facts, tried: RetryContext) -> Option<Duration> {
         let may_differ = facts.beside || facts.retry.is_retryable();
         let wait = tried.another_in.filter(|_| may_differ)?;
         let is_short = wait <= Duration::from_millis(self.config.max_retry_after_ms);
@@ -250,7 +254,7 @@ impl RetryPolicy {
         (is_short && !self.is_late(delay, tried)).then_some(delay)
     }
 
-    fn here(&self, facts: Facts, tried: Tried) -> Here {
+    fn here(&self, facts: Facts, tried: RetryContext) -> Here {
         if tried.has_next && facts.elsewhere == Elsewhere::AtOnce {
             return Here::Nothing;
         }
@@ -270,19 +274,19 @@ impl RetryPolicy {
 
     /// Returns the delay for a requested one, which is at least the backoff: some endpoints request
     /// no delay, or a millisecond.
-    fn at_least_backoff(&self, hint: Duration, tried: Tried) -> Duration {
+    fn at_least_backoff(&self, hint: Duration, tried: RetryContext) -> Duration {
         let wait = RetryConfig::spread_hint(hint, &self.jitter);
         wait.max(self.config.backoff(tried.total, &self.jitter))
     }
 
     /// Returns whether a delay would exceed the deadline, or the time that the request has left.
-    fn is_late(&self, delay: Duration, tried: Tried) -> bool {
+    fn is_late(&self, delay: Duration, tried: RetryContext) -> bool {
         let deadline = Duration::from_millis(self.config.deadline_ms);
         tried.elapsed.saturating_add(delay) > deadline
             || tried.time_left.is_some_and(|left| delay > left)
     }
 
-    /// Returns the retry that [`Decision::Again`] withdrew from the budget, after a delay without
+    /// Returns the retry that [`RetryDecision::Again`] withdrew from the budget, after a delay without
     /// an attempt.
     pub fn give_back(&self) {
         if let Some(budget) = &self.budget {

@@ -51,14 +51,14 @@ pub struct RateLimit {
 #[derive(Debug, Default)]
 struct RateState {
     /// `None` without limits, to save memory for endpoints that are not limited.
-    limits: Option<Box<Limits>>,
+    limits: Option<Box<RateBuckets>>,
     /// No requests are sent until this time, in monotonic time.
     rests_until: Duration,
     in_flight: usize,
 }
 
 #[derive(Debug, Default)]
-struct Limits {
+struct RateBuckets {
     requests: Buckets,
     tokens: Buckets,
     /// The time of the last refill of the buckets, in monotonic time.
@@ -84,7 +84,7 @@ struct Bucket {
 /// A request that was let through. It is in flight until this is dropped.
 #[derive(Debug)]
 #[must_use = "the request is in flight as long as this is held"]
-pub struct Taken(RateLimit);
+pub struct RatePermit(RateLimit);
 
 impl RateLimit {
     /// Makes a limit without configured or reported limits.
@@ -122,7 +122,7 @@ impl RateLimit {
     /// # Errors
     ///
     /// The time until the next request can be let through.
-    pub fn try_take(&self) -> Result<Taken, Duration> {
+    pub fn try_take(&self) -> Result<RatePermit, Duration> {
         let mut state = self.state();
         match state.wait(self.clock.monotonic()) {
             Duration::ZERO => {
@@ -130,7 +130,7 @@ impl RateLimit {
                     limits.requests.take(1.0);
                 }
                 state.in_flight += 1;
-                Ok(Taken(self.clone()))
+                Ok(RatePermit(self.clone()))
             }
             wait => Err(wait),
         }
@@ -143,7 +143,7 @@ impl RateLimit {
     /// # Errors
     ///
     /// The time after which a new try makes sense.
-    pub fn try_probe(&self) -> Result<Taken, Duration> {
+    pub fn try_probe(&self) -> Result<RatePermit, Duration> {
         let now = self.clock.monotonic();
         let mut state = self.state();
         if state.in_flight > 0 {
@@ -155,7 +155,7 @@ impl RateLimit {
                     limits.requests.take(1.0);
                 }
                 state.in_flight += 1;
-                Ok(Taken(self.clone()))
+                Ok(RatePermit(self.clone()))
             }
             wait => Err(wait),
         }
@@ -174,7 +174,7 @@ impl RateLimit {
     }
 
     /// Records the tokens that an answer used.
-    pub fn used(&self, tokens: u64) {
+    pub fn record_usage(&self, tokens: u64) {
         let now = self.clock.monotonic();
         if let Some(limits) = &mut self.state().limits {
             limits.fill(now);
@@ -184,7 +184,7 @@ impl RateLimit {
 
     /// Records the remaining requests and tokens, as the endpoint reports them. An absent or
     /// unusable value keeps the previous one.
-    pub fn told(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
+    pub fn record_remaining(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
         let (requests, tokens) =
             (requests.and_then(Bucket::from_report), tokens.and_then(Bucket::from_report));
         if requests.is_none() && tokens.is_none() {
@@ -215,7 +215,7 @@ impl RateLimit {
     }
 
     /// Changes the limits, after refilling them.
-    fn limits(&self, change: impl FnOnce(&mut Limits)) {
+    fn limits(&self, change: impl FnOnce(&mut RateBuckets)) {
         let now = self.clock.monotonic();
         let mut state = self.state();
         let limits = state.limits.get_or_insert_default();
@@ -234,7 +234,7 @@ impl fmt::Debug for RateLimit {
     }
 }
 
-impl Drop for Taken {
+impl Drop for RatePermit {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -248,7 +248,7 @@ impl RateState {
     }
 }
 
-impl Limits {
+impl RateBuckets {
     fn fill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.filled).as_secs_f64();
         self.filled = now;
@@ -342,7 +342,7 @@ mod tests {
     }
 
     const fn level(limit: Option<u64>, remaining: u64, full_in: Option<Duration>) -> RateLevel {
-        RateLevel::new(remaining).of(limit).full_in(full_in)
+        RateLevel::new(remaining).with_limit(limit).full_in(full_in)
     }
 
     async fn pass(clock: &VirtualClock, time: Duration) {
@@ -374,7 +374,7 @@ mod tests {
         let (clock, rate) = limit();
         let rate = rate.tokens_per_minute(600);
         assert!(rate.try_take().is_ok());
-        rate.used(900);
+        rate.record_usage(900);
         // 300 too many, and one to continue with, at 10 a second.
         assert_eq!(rate.wait(), Duration::from_millis(30_100));
         pass(&clock, rate.wait()).await;
@@ -403,11 +403,11 @@ mod tests {
     fn what_the_endpoint_says_counts() {
         let (_, rate) = limit();
         // 10 are missing and come in 20 seconds: one in two.
-        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        rate.record_remaining(Some(level(Some(10), 0, Some(seconds(20)))), None);
         assert_eq!(rate.wait(), seconds(2));
-        rate.told(None, Some(level(Some(1_000), 0, Some(seconds(100)))));
+        rate.record_remaining(None, Some(level(Some(1_000), 0, Some(seconds(100)))));
         assert_eq!(rate.wait(), seconds(2), "what it does not say stands");
-        rate.told(Some(level(Some(10), 10, None)), None);
+        rate.record_remaining(Some(level(Some(10), 10, None)), None);
         assert_eq!(rate.wait(), Duration::from_millis(100), "tokens come at 10 a second");
     }
 
@@ -415,12 +415,12 @@ mod tests {
     fn longest_wait_of_all_limits_counts() {
         let (_, rate) = limit();
         let rate = rate.requests_per_minute(2);
-        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        rate.record_remaining(Some(level(Some(10), 0, Some(seconds(20)))), None);
         assert_eq!(rate.wait(), seconds(2), "the endpoint is stricter");
         let (_, rate) = limit();
         let rate = rate.requests_per_minute(1);
         drop(rate.try_take().unwrap());
-        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        rate.record_remaining(Some(level(Some(10), 0, Some(seconds(20)))), None);
         assert_eq!(rate.wait(), seconds(60), "the configuration is stricter");
     }
 
@@ -429,7 +429,7 @@ mod tests {
         let (clock, rate) = limit();
         let rate = rate.tokens_per_minute(600);
         pass(&clock, seconds(3_600)).await;
-        rate.used(900);
+        rate.record_usage(900);
         assert_eq!(rate.wait(), Duration::from_millis(30_100));
     }
 
@@ -437,9 +437,9 @@ mod tests {
     #[test]
     fn limit_of_a_day_is_a_statement() {
         let (_, rate) = limit();
-        rate.told(Some(level(Some(24), 0, Some(MAX_WAIT))), None);
+        rate.record_remaining(Some(level(Some(24), 0, Some(MAX_WAIT))), None);
         assert_eq!(rate.wait(), seconds(3_600));
-        rate.told(Some(level(Some(24), 0, Some(MAX_WAIT + seconds(1)))), None);
+        rate.record_remaining(Some(level(Some(24), 0, Some(MAX_WAIT + seconds(1)))), None);
         assert_eq!(rate.wait(), Duration::from_millis(2_500), "what a minute brings counts");
     }
 
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn odd_statement_closes_no_endpoint() {
         let (_, rate) = limit();
-        rate.told(Some(level(Some(500), 0, Some(seconds(1_764_172_800)))), None);
+        rate.record_remaining(Some(level(Some(500), 0, Some(seconds(1_764_172_800)))), None);
         assert!(rate.wait() < seconds(1), "what a minute brings counts: {:?}", rate.wait());
     }
 
@@ -462,7 +462,7 @@ mod tests {
     #[tokio::test]
     async fn statement_expires_when_the_limit_is_full() {
         let (clock, rate) = limit();
-        rate.told(Some(level(Some(2), 0, Some(seconds(600)))), None);
+        rate.record_remaining(Some(level(Some(2), 0, Some(seconds(600)))), None);
         assert_eq!(rate.wait(), seconds(300));
         pass(&clock, seconds(600)).await;
         let taken: Vec<_> = (0..9).map(|_| rate.try_take()).collect();
@@ -474,7 +474,7 @@ mod tests {
     fn probe_is_alone_and_within_configured_limits() {
         let (_, rate) = limit();
         rate.rest(Some(seconds(3_600)));
-        rate.told(Some(level(Some(2), 0, Some(seconds(600)))), None);
+        rate.record_remaining(Some(level(Some(2), 0, Some(seconds(600)))), None);
         assert!(rate.try_take().is_err());
         let probe = rate.try_probe().unwrap();
         assert_eq!(rate.try_probe().unwrap_err(), MIN_REST, "one at a time");
@@ -491,7 +491,7 @@ mod tests {
         let (_, rate) = limit();
         let taken = [rate.try_take().unwrap(), rate.try_take().unwrap()];
         assert_eq!(rate.in_flight(), 2);
-        rate.told(Some(level(Some(60), 1, None)), None);
+        rate.record_remaining(Some(level(Some(60), 1, None)), None);
         assert_eq!(rate.wait(), seconds(1));
         drop(taken);
         assert_eq!(rate.in_flight(), 0);
@@ -505,17 +505,17 @@ mod tests {
             level(Some(5), 9, Some(Duration::MAX)),
         ] {
             let (_, rate) = limit();
-            rate.told(Some(said), Some(said));
+            rate.record_remaining(Some(said), Some(said));
             assert_eq!(rate.wait(), Duration::ZERO, "{said:?}");
         }
         // Without a usable time, the amount of a minute counts.
         for full_in in [None, Some(Duration::ZERO)] {
             let (_, rate) = limit();
-            rate.told(Some(level(Some(60), 0, full_in)), None);
+            rate.record_remaining(Some(level(Some(60), 0, full_in)), None);
             assert_eq!(rate.wait(), seconds(1), "{full_in:?}");
         }
         let (_, rate) = limit();
-        rate.told(Some(level(Some(u64::MAX), 0, Some(Duration::MAX))), None);
+        rate.record_remaining(Some(level(Some(u64::MAX), 0, Some(Duration::MAX))), None);
         assert!(rate.wait() <= MAX_WAIT);
     }
 }

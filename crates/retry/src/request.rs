@@ -25,7 +25,10 @@ pub trait RetryRequest<E>: Clone {
     /// Receives a failed attempt that will be followed by another. The delay starts when the
     /// returned future is done. If the future fails, there is no other attempt, and its failure is
     /// returned for the request.
-    fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture<Result<(), E>>> {
+    fn record_failed_attempt(
+        &self,
+        attempt: FailedAttempt<'_, E>,
+    ) -> Option<BoxFuture<Result<(), E>>> {
         let _ = attempt;
         None
     }

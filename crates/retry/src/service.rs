@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use layer0::failure::{Exhausted, Failure};
 use tower::{Layer, Service};
 
-use crate::ask::{Endpoint, ask};
+use crate::ask::{RetryEndpoint, ask};
 use crate::policy::RetryPolicy;
 use crate::request::RetryRequest;
 
@@ -31,21 +31,21 @@ impl RetryLayer {
 }
 
 impl<S> Layer<S> for RetryLayer {
-    type Service = Retry<S>;
+    type Service = RetryService<S>;
 
-    fn layer(&self, inner: S) -> Retry<S> {
-        Retry { policy: self.0.clone(), inner }
+    fn layer(&self, inner: S) -> RetryService<S> {
+        RetryService { policy: self.0.clone(), inner }
     }
 }
 
 /// The service that [`RetryLayer`] makes: one endpoint and its policy.
 #[derive(Debug, Clone)]
-pub struct Retry<S> {
+pub struct RetryService<S> {
     policy: RetryPolicy,
     inner: S,
 }
 
-impl<S, Req> Service<Req> for Retry<S>
+impl<S, Req> Service<Req> for RetryService<S>
 where
     S: Service<Req> + Clone + Send + Sync + 'static,
     S::Error: Failure + From<Exhausted<S::Error>> + Send + Sync + 'static,
@@ -68,8 +68,8 @@ where
     }
 }
 
-impl<S> Retry<S> {
-    pub(crate) const fn endpoint(&self) -> Endpoint<'_, S> {
-        Endpoint { policy: &self.policy, inner: &self.inner }
+impl<S> RetryService<S> {
+    pub(crate) const fn endpoint(&self) -> RetryEndpoint<'_, S> {
+        RetryEndpoint { policy: &self.policy, inner: &self.inner }
     }
 }

@@ -39,7 +39,7 @@ impl MemoryEntries {
     }
 
     /// Creates a memory that stores all entries in one scope.
-    pub fn of(store: Arc<dyn StateStore>, scope: Scope) -> Self {
+    pub fn with_scope(store: Arc<dyn StateStore>, scope: Scope) -> Self {
         Self { store, scope: Some(scope) }
     }
 
@@ -107,7 +107,7 @@ impl MemoryEntries {
         most: u32,
     ) -> Result<Vec<Remembered>, StateError> {
         let found = self.store.search(self.query(session).limit(most), text).await?;
-        Ok(found.into_iter().map(remembered).collect())
+        Ok(found.into_iter().map(decode_entry).collect())
     }
 
     /// Returns the entries that were written last, newest first.
@@ -125,7 +125,7 @@ impl MemoryEntries {
         most: u32,
     ) -> Result<Vec<Remembered>, StateError> {
         let found = self.store.list(self.query(session).newest_first().limit(most)).await?;
-        Ok(found.into_iter().map(remembered).collect())
+        Ok(found.into_iter().map(decode_entry).collect())
     }
 
     /// Removes an entry; returns whether there was one.
@@ -206,7 +206,7 @@ impl fmt::Debug for MemoryEntries {
     }
 }
 
-fn remembered((key, found): StateEntry) -> Remembered {
+fn decode_entry((key, found): StateEntry) -> Remembered {
     let value = found.value.value();
     let text = |key: &str| value[key].as_str();
     let said = || {

@@ -21,15 +21,15 @@ const DEFAULT_CAPACITY: usize = 64 * 1024 * 1024;
 /// Clones share it.
 #[derive(Clone)]
 pub struct MemoryStateStore {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<StateTable>>,
     capacity: usize,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
 }
 
 #[derive(Default)]
-struct Kept {
-    values: BTreeMap<(Scope, String), Row>,
+struct StateTable {
+    values: BTreeMap<(Scope, String), StateRow>,
     /// Number of writes, which is the version of the last one.
     writes: u64,
     bytes: usize,
@@ -37,7 +37,7 @@ struct Kept {
     next_expiry: Option<Timestamp>,
 }
 
-struct Row {
+struct StateRow {
     value: Versioned,
     words: BTreeSet<String>,
     bytes: usize,
@@ -77,10 +77,10 @@ impl MemoryStateStore {
     }
 
     /// Returns the current values, without those that have expired.
-    fn kept(&self) -> (MutexGuard<'_, Kept>, Timestamp) {
+    fn lock_current(&self) -> (MutexGuard<'_, StateTable>, Timestamp) {
         let (mut kept, now) =
             (self.kept.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
-        let expired = |row: &Row| row.value.expires_at.is_some_and(|at| at <= now);
+        let expired = |row: &StateRow| row.value.expires_at.is_some_and(|at| at <= now);
         if kept.next_expiry.is_some_and(|at| at <= now) {
             kept.values.retain(|_, row| !expired(row));
             kept.bytes = kept.values.values().map(|row| row.bytes).sum();
@@ -91,13 +91,13 @@ impl MemoryStateStore {
 
     fn write_to(
         &self,
-        kept: &mut Kept,
+        kept: &mut StateTable,
         write: StateWrite,
         now: Timestamp,
     ) -> Result<u64, StateError> {
         let write = PreparedWrite::new(write, &self.redactor, now)?;
         let at = (write.scope, write.key);
-        let found = kept.found(&at);
+        let found = kept.find_version(&at);
         if !write.expected.allows(found) {
             return Err(StateError::conflict(&at.0, at.1, found));
         }
@@ -114,7 +114,7 @@ impl MemoryStateStore {
         kept.bytes = kept.bytes - before + bytes;
         let version = kept.writes;
         let value = Versioned::new(write.value, version, now).expires_at(write.expires_at);
-        kept.values.insert(at, Row { value, words: words(&write.words).collect(), bytes });
+        kept.values.insert(at, StateRow { value, words: words(&write.words).collect(), bytes });
         Ok(version)
     }
 }
@@ -131,8 +131,8 @@ impl fmt::Debug for MemoryStateStore {
     }
 }
 
-impl Kept {
-    fn found(&self, at: &(Scope, String)) -> Option<u64> {
+impl StateTable {
+    fn find_version(&self, at: &(Scope, String)) -> Option<u64> {
         self.values.get(at).map(|row| row.value.version)
     }
 
@@ -141,7 +141,7 @@ impl Kept {
         &self,
         scope: &Scope,
         prefix: &str,
-    ) -> impl DoubleEndedIterator<Item = (&String, &Row)> {
+    ) -> impl DoubleEndedIterator<Item = (&String, &StateRow)> {
         let rows = self.values.range((scope.clone(), prefix.to_owned())..);
         let rows = rows.take_while(|((of, key), _)| of == scope && key.starts_with(prefix));
         rows.map(|((_, key), row)| (key, row)).collect::<Vec<_>>().into_iter()
@@ -159,7 +159,7 @@ impl StateStore for MemoryStateStore {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
         check_identity(scope, key, &self.redactor)?;
         let found = self
-            .kept()
+            .lock_current()
             .0
             .values
             .get(&(scope.clone(), key.to_owned()))
@@ -169,13 +169,13 @@ impl StateStore for MemoryStateStore {
     }
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
-        let (mut kept, now) = self.kept();
+        let (mut kept, now) = self.lock_current();
         self.write_to(&mut kept, write, now)
     }
 
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         check_identity(&add.scope, &add.key, &self.redactor)?;
-        let (mut kept, now) = self.kept();
+        let (mut kept, now) = self.lock_current();
         let stored = kept.values.get(&(add.scope.clone(), add.key.clone()));
         let write = match add.over(stored.map(|row| &row.value))? {
             Ok(write) => write,
@@ -192,9 +192,9 @@ impl StateStore for MemoryStateStore {
         expected: Expected,
     ) -> Result<bool, StateError> {
         check_identity(scope, key, &self.redactor)?;
-        let (mut kept, _) = self.kept();
+        let (mut kept, _) = self.lock_current();
         let at = (scope.clone(), key.to_owned());
-        let found = kept.found(&at);
+        let found = kept.find_version(&at);
         match expected.allows(found) {
             true => Ok(kept.remove(&at)),
             false => Err(StateError::conflict(&at.0, at.1, found)),
@@ -203,7 +203,7 @@ impl StateStore for MemoryStateStore {
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
         let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
-        let (kept, _) = self.kept();
+        let (kept, _) = self.lock_current();
         let listed = kept.under(&scope, &prefix);
         if newest_first {
             let listed = listed.map(|(key, row)| (key.clone(), row.value.clone()));
@@ -224,7 +224,7 @@ impl StateStore for MemoryStateStore {
 
     async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
         let wanted: BTreeSet<String> = words(text).collect();
-        let (kept, _) = self.kept();
+        let (kept, _) = self.lock_current();
         let ranked = kept
             .under(&query.scope, &query.prefix)
             .map(|(key, row)| (wanted.intersection(&row.words).count(), key, &row.value));
@@ -235,7 +235,7 @@ impl StateStore for MemoryStateStore {
     }
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
-        let (kept, _) = self.kept();
+        let (kept, _) = self.lock_current();
         let scopes = kept.values.keys().map(|(scope, _)| (scope.to_string(), scope));
         let scopes: BTreeMap<String, &Scope> = scopes.collect();
         let after = after.map(ToString::to_string);
@@ -245,7 +245,7 @@ impl StateStore for MemoryStateStore {
     }
 
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
-        let (mut kept, _) = self.kept();
+        let (mut kept, _) = self.lock_current();
         let before = kept.values.len();
         kept.values.retain(|(of, _), _| of != scope);
         kept.bytes = kept.values.values().map(|row| row.bytes).sum();

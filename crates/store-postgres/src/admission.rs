@@ -6,8 +6,8 @@ use layer0::id::{RunId, SessionId};
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::rows::{signed, unsigned};
-use crate::text::{read, stored};
+use crate::rows::{to_i64, to_u64};
+use crate::text::{encode_text, read};
 
 /// Returns the sessions whose locks appends need: those in which runs start or are reopened, and those from which they
 /// are copied.
@@ -22,7 +22,7 @@ pub(crate) async fn sessions_to_lock(
     for batch in all {
         // An unreadable event is refused when it is the append's turn.
         let forked = batch.forked_from().ok().flatten();
-        parents.extend(forked.map(|forked| stored(forked.parent.as_str()).into_owned()));
+        parents.extend(forked.map(|forked| encode_text(forked.parent.as_str()).into_owned()));
     }
     if !parents.is_empty() {
         let copied: Vec<String> =
@@ -51,9 +51,9 @@ pub(crate) async fn admit(
          EXISTS (SELECT 1 FROM backstop.lost_tails WHERE run = $2) AS is_lost, \
          $3::text IS NULL OR EXISTS (SELECT 1 FROM backstop.runs WHERE run = $3) AS has_earlier",
     )
-    .bind(&*stored(summary.session.as_str()))
-    .bind(&*stored(batch.run.as_str()))
-    .bind(earlier.map(|run| stored(run.as_str()).into_owned()))
+    .bind(&*encode_text(summary.session.as_str()))
+    .bind(&*encode_text(batch.run.as_str()))
+    .bind(earlier.map(|run| encode_text(run.as_str()).into_owned()))
     .fetch_one(&mut *connection)
     .await
     .map_err(Fault::from)?;
@@ -90,7 +90,7 @@ async fn admit_fork(
          WHERE forgetting.session = runs.session) AS is_forgetting \
          FROM backstop.runs AS runs WHERE run = $1 FOR KEY SHARE",
     )
-    .bind(&*stored(parent.as_str()))
+    .bind(&*encode_text(parent.as_str()))
     .fetch_optional(&mut *connection)
     .await
     .map_err(Fault::from)?;
@@ -105,9 +105,9 @@ async fn admit_fork(
         "SELECT min(seq) FROM backstop.events WHERE run_id = $1 AND seq <= $2 AND erased IS NOT NULL",
     )
     .bind(row.try_get::<i64, _>("id").map_err(Fault::from)?)
-    .bind(signed(forked.at))
+    .bind(to_i64(forked.at))
     .fetch_one(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(erased.map(|seq| LogError::erased(unsigned(seq))))
+    Ok(erased.map(|seq| LogError::erased_event(to_u64(seq))))
 }

@@ -12,9 +12,9 @@ use sqlx::postgres::PgArguments;
 use sqlx::{Arguments, PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::notes::Notes;
-use crate::rows::{signed, unsigned};
-use crate::text::stored;
+use crate::notes::BatchNotes;
+use crate::rows::{to_i64, to_u64};
+use crate::text::encode_text;
 use crate::{admission, approvals, inbox, lost_tails, queued, seals, sessions, subscriptions};
 
 /// Maximum number of events in a transaction, limited by the bits of their places.
@@ -23,7 +23,7 @@ pub(crate) const MAX_EVENTS: usize = 1 << 20;
 /// An append with everything that can be prepared before the writer's turn.
 pub(crate) struct Append {
     pub(crate) batch: Batch,
-    pub(crate) notes: Notes,
+    pub(crate) notes: BatchNotes,
     /// The summary of the run, as JSON.
     summary: String,
     /// The incarnation of a new run.
@@ -36,7 +36,7 @@ pub(crate) struct Append {
 
 /// The reason why the transaction did not write an append.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum AppendRefusal {
     /// The run does not end just before the append, or has a newer claim.
     NotAtItsEnd,
     /// Another error.
@@ -56,7 +56,7 @@ impl Append {
         }
         let summary = serde_json::to_string(&without_columns(&batch.summary))
             .map_err(|error| LogError::Failed(error.into()))?;
-        let notes = Notes::of(&batch);
+        let notes = BatchNotes::from_batch(&batch);
         let is_named = |key: &&LogKey| batch.summary.key_id.as_deref() == Some(key.id());
         let key = key.filter(is_named).cloned();
         if let (true, Some(id), None) = (batch.is_import, &batch.summary.key_id, &key) {
@@ -139,8 +139,8 @@ pub(crate) async fn write(
     connection: &mut PgConnection,
     appends: &[&Append],
     owner: &str,
-) -> Result<Vec<Option<Refused>>, LogError> {
-    let mut refused: Vec<Option<Refused>> = appends.iter().map(|_| None).collect();
+) -> Result<Vec<Option<AppendRefusal>>, LogError> {
+    let mut refused: Vec<Option<AppendRefusal>> = appends.iter().map(|_| None).collect();
     let all: Vec<&Batch> = appends.iter().map(|append| &append.batch).collect();
     let opening: Vec<&Batch> =
         appends.iter().filter(|append| append.opens()).map(|append| &append.batch).collect();
@@ -167,7 +167,7 @@ pub(crate) async fn write(
                     take_back(connection, append, owner).await?;
                 }
                 if let Some(slot) = refused.get_mut(place) {
-                    *slot = Some(Refused::NotAtItsEnd);
+                    *slot = Some(AppendRefusal::NotAtItsEnd);
                 }
             }
         }
@@ -181,7 +181,7 @@ pub(crate) async fn write(
 /// Locks the rows of the runs to write, together with the root rows of new child runs: all at once and in the order of
 /// their numbers, as [`write_rows`] does. Without new child runs, nothing is locked here.
 async fn lock_trees(connection: &mut PgConnection, appends: &[&Append]) -> Result<(), LogError> {
-    let name = |run: &RunId| stored(run.as_str()).into_owned();
+    let name = |run: &RunId| encode_text(run.as_str()).into_owned();
     let beginning = appends.iter().filter(|append| append.begins());
     let mut runs: Vec<String> =
         beginning.filter_map(|append| append.notes.root.as_ref().map(name)).collect();
@@ -202,7 +202,7 @@ async fn open(
     connection: &mut PgConnection,
     append: &Append,
     owner: &str,
-) -> Result<Option<Refused>, LogError> {
+) -> Result<Option<AppendRefusal>, LogError> {
     let summary = &append.batch.summary;
     let in_the_way = match (append.begins(), append.batch.reopens()) {
         (true, _) if append.is_root() => sessions::begin(connection, summary).await?,
@@ -214,7 +214,7 @@ async fn open(
         in_the_way => in_the_way,
     };
     match refused {
-        Some(error) => Ok(Some(Refused::By(error))),
+        Some(error) => Ok(Some(AppendRefusal::By(error))),
         None if append.begins() => begin(connection, append, owner).await,
         None => Ok(None),
     }
@@ -226,10 +226,10 @@ async fn begin(
     connection: &mut PgConnection,
     append: &Append,
     owner: &str,
-) -> Result<Option<Refused>, LogError> {
+) -> Result<Option<AppendRefusal>, LogError> {
     let Batch { run, summary, epoch, .. } = &append.batch;
-    let name = |run: &Option<RunId>| run.as_ref().map(|run| stored(run.as_str()).into_owned());
-    let labels = (!summary.labels.is_empty()).then(|| JsonText::of(&*summary.labels));
+    let name = |run: &Option<RunId>| run.as_ref().map(|run| encode_text(run.as_str()).into_owned());
+    let labels = (!summary.labels.is_empty()).then(|| JsonText::from_value(&*summary.labels));
     let labels = labels.transpose().map_err(|error| LogError::Failed(error.into()))?;
     let root = name(&append.notes.root);
     if let Some(root) = &root {
@@ -242,11 +242,11 @@ async fn begin(
         .await
         .map_err(Fault::from)?;
         if owned == Some(false) {
-            return Ok(Some(Refused::By(append.conflict())));
+            return Ok(Some(AppendRefusal::By(append.conflict())));
         }
     }
     let (keys, values): (Vec<_>, Vec<_>) =
-        summary.labels.iter().map(|(key, value)| (stored(key), stored(value))).unzip();
+        summary.labels.iter().map(|(key, value)| (encode_text(key), encode_text(value))).unzip();
     let made = sqlx::query(
         "WITH made AS (INSERT INTO backstop.runs (run, session, started_at, last_seq, head, summary, \
          state, parent, terms, owner, epoch, labels, agent, reason, branch_of, follows, root, earlier, digest, \
@@ -257,16 +257,16 @@ async fn begin(
          FROM made, unnest($16::text[], $17::text[]) AS label (key, value)) \
          SELECT id FROM made",
     )
-    .bind(&*stored(run.as_str()))
-    .bind(&*stored(summary.session.as_str()))
+    .bind(&*encode_text(run.as_str()))
+    .bind(&*encode_text(summary.session.as_str()))
     .bind(summary.started_at.as_millis())
     .bind(summary.state.as_str())
     .bind(name(&summary.parent))
     .bind(summary.terms.alone().get())
     .bind(owner)
-    .bind(signed(*epoch))
+    .bind(to_i64(*epoch))
     .bind(labels.as_ref().map(JsonText::get))
-    .bind(&*stored(&summary.agent))
+    .bind(&*encode_text(&summary.agent))
     .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))
     .bind(name(&summary.branch_of))
     .bind(name(&summary.follows))
@@ -279,7 +279,7 @@ async fn begin(
     .fetch_optional(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(made.is_none().then_some(Refused::NotAtItsEnd))
+    Ok(made.is_none().then_some(AppendRefusal::NotAtItsEnd))
 }
 
 /// Removes the row of a run whose first events were refused.
@@ -289,7 +289,7 @@ async fn take_back(
     owner: &str,
 ) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.runs WHERE run = $1 AND owner = $2 AND last_seq = 0")
-        .bind(&*stored(append.run().as_str()))
+        .bind(&*encode_text(append.run().as_str()))
         .bind(owner)
         .execute(connection)
         .await
@@ -337,7 +337,7 @@ pub(crate) async fn write_rows(
     let rows = sqlx::query_with(APPEND, arguments).fetch_all(connection).await;
     let rows = rows.map_err(Fault::from)?;
     let moved: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
-    Ok(appends.iter().map(|append| moved.contains(&&*stored(append.run().as_str()))).collect())
+    Ok(appends.iter().map(|append| moved.contains(&&*encode_text(append.run().as_str()))).collect())
 }
 
 fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
@@ -345,14 +345,14 @@ fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
     let batches = || appends.iter().map(|append| &append.batch);
     let summaries = || batches().map(|batch| &batch.summary);
     let millis = |time: layer0::Timestamp| time.as_millis();
-    let runs: Vec<_> = batches().map(|batch| stored(batch.run.as_str())).collect();
+    let runs: Vec<_> = batches().map(|batch| encode_text(batch.run.as_str())).collect();
     arguments.add(&runs)?;
-    arguments.add(appends.iter().map(|append| signed(append.before())).collect::<Vec<_>>())?;
-    arguments.add(batches().map(|batch| signed(batch.epoch)).collect::<Vec<_>>())?;
-    arguments.add(summaries().map(|summary| signed(summary.last_seq)).collect::<Vec<_>>())?;
+    arguments.add(appends.iter().map(|append| to_i64(append.before())).collect::<Vec<_>>())?;
+    arguments.add(batches().map(|batch| to_i64(batch.epoch)).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|summary| to_i64(summary.last_seq)).collect::<Vec<_>>())?;
     arguments.add(summaries().map(|summary| &summary.head.0[..]).collect::<Vec<_>>())?;
     arguments.add(appends.iter().map(|append| &*append.summary).collect::<Vec<_>>())?;
-    arguments.add(summaries().map(|it| stored(it.session.as_str())).collect::<Vec<_>>())?;
+    arguments.add(summaries().map(|it| encode_text(it.session.as_str())).collect::<Vec<_>>())?;
     arguments.add(summaries().map(|summary| summary.state.as_str()).collect::<Vec<_>>())?;
     let reasons = summaries().map(|summary| summary.reason.as_ref().map(layer0::Code::as_str));
     arguments.add(reasons.collect::<Vec<_>>())?;
@@ -360,19 +360,19 @@ fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
     arguments
         .add(summaries().map(|summary| summary.finished_at.map(millis)).collect::<Vec<_>>())?;
     arguments.add(appends.iter().map(|append| append.frees()).collect::<Vec<_>>())?;
-    let follows = summaries().map(|it| it.follows.as_ref().map(|run| stored(run.as_str())));
+    let follows = summaries().map(|it| it.follows.as_ref().map(|run| encode_text(run.as_str())));
     arguments.add(follows.collect::<Vec<_>>())?;
 
     let records = || batches().flat_map(|batch| &batch.records);
     let of =
         batches().zip(&runs).flat_map(|(batch, run)| batch.records.iter().map(move |_| &**run));
     arguments.add(of.collect::<Vec<_>>())?;
-    arguments.add(records().map(|record| signed(record.seq)).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| to_i64(record.seq)).collect::<Vec<_>>())?;
     arguments.add((0_i64..).zip(records()).map(|(ordinal, _)| ordinal).collect::<Vec<_>>())?;
     arguments.add(records().map(|record| millis(record.at)).collect::<Vec<_>>())?;
     arguments.add(records().map(|record| &*record.event_type).collect::<Vec<_>>())?;
     arguments.add(records().map(|record| record.actor.as_str()).collect::<Vec<_>>())?;
-    arguments.add(records().map(|record| record.caused_by.map(signed)).collect::<Vec<_>>())?;
+    arguments.add(records().map(|record| record.caused_by.map(to_i64)).collect::<Vec<_>>())?;
     arguments.add(records().map(|record| i64::from(record.schema)).collect::<Vec<_>>())?;
     arguments.add(records().map(|record| &record.hash.0[..]).collect::<Vec<_>>())?;
     let texts = records().map(|record| record.payload.text().unwrap_or_default());
@@ -391,7 +391,7 @@ fn bound(appends: &[&Append]) -> Result<PgArguments, sqlx::error::BoxDynError> {
 async fn write_rest(
     connection: &mut PgConnection,
     append: &Append,
-) -> Result<Option<Refused>, LogError> {
+) -> Result<Option<AppendRefusal>, LogError> {
     let batch = &append.batch;
     inbox::take(connection, &batch.run, &batch.taken).await?;
     approvals::keep(connection, batch).await?;
@@ -416,7 +416,7 @@ async fn write_rest(
 }
 
 /// The log's head of a run: its last event and the hash of that event.
-pub(crate) struct Head {
+pub(crate) struct RunHead {
     pub(crate) last_seq: u64,
     pub(crate) hash: Vec<u8>,
 }
@@ -425,8 +425,8 @@ pub(crate) struct Head {
 pub(crate) async fn heads(
     connection: &mut PgConnection,
     runs: impl Iterator<Item = &RunId>,
-) -> Result<Vec<(RunId, Head)>, LogError> {
-    let runs: Vec<String> = runs.map(|run| stored(run.as_str()).into_owned()).collect();
+) -> Result<Vec<(RunId, RunHead)>, LogError> {
+    let runs: Vec<String> = runs.map(|run| encode_text(run.as_str()).into_owned()).collect();
     let rows = sqlx::query(
         "SELECT run, last_seq, head FROM backstop.runs WHERE run = ANY($1) \
          ORDER BY id FOR NO KEY UPDATE",
@@ -436,11 +436,11 @@ pub(crate) async fn heads(
     .await
     .map_err(Fault::from)?;
     let read = |row: &sqlx::postgres::PgRow| -> Result<_, LogError> {
-        let head = Head {
-            last_seq: unsigned(row.try_get("last_seq").map_err(Fault::from)?),
+        let head = RunHead {
+            last_seq: to_u64(row.try_get("last_seq").map_err(Fault::from)?),
             hash: row.try_get("head").map_err(Fault::from)?,
         };
-        Ok((crate::rows::run_of(row)?, head))
+        Ok((crate::rows::decode_run_id(row)?, head))
     };
     rows.iter().map(read).collect()
 }

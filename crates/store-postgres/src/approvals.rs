@@ -8,10 +8,10 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{signed, unsigned};
-use crate::sent::Sent;
-use crate::text::{self, stored};
+use crate::pool::ConnectionPool;
+use crate::rows::{to_i64, to_u64};
+use crate::sent::SubmittedRequest;
+use crate::text::{self, encode_text};
 
 /// Kind of a row that expires an approval.
 const EXPIRY: &str = "expiry";
@@ -19,7 +19,7 @@ const EXPIRY: &str = "expiry";
 /// Applies a batch's changes of open approvals, in its transaction. The request itself is stored only in the event,
 /// where a change is detected.
 pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result<(), LogError> {
-    let run = stored(batch.run.as_str());
+    let run = encode_text(batch.run.as_str());
     for change in batch.approval_changes() {
         match change? {
             ApprovalChange::Asked(open) => {
@@ -27,10 +27,10 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
                     "INSERT INTO backstop.approvals (id, run, call_id, run_id, seq, expires_at) \
                      SELECT $1, run, $3, id, $4, $5 FROM backstop.runs WHERE run = $2",
                 )
-                .bind(&*stored(open.id.as_str()))
+                .bind(&*encode_text(open.id.as_str()))
                 .bind(&*run)
-                .bind(&*stored(open.call_id.as_str()))
-                .bind(signed(open.seq))
+                .bind(&*encode_text(open.call_id.as_str()))
+                .bind(to_i64(open.seq))
                 .bind(open.expires_at.map(Timestamp::as_millis))
                 .execute(&mut *connection)
                 .await
@@ -43,7 +43,7 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
                      RETURNING id) DELETE FROM backstop.inbox USING closed WHERE approval = closed.id",
                 )
                 .bind(&*run)
-                .bind(&*stored(call_id.as_str()))
+                .bind(&*encode_text(call_id.as_str()))
                 .execute(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
@@ -54,7 +54,7 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
                      told AS (DELETE FROM backstop.inbox WHERE approval = $1) \
                      INSERT INTO backstop.expired_approvals SELECT id, run FROM closed",
                 )
-                .bind(&*stored(id.as_str()))
+                .bind(&*encode_text(id.as_str()))
                 .execute(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
@@ -69,7 +69,7 @@ pub(crate) async fn keep(connection: &mut PgConnection, batch: &Batch) -> Result
 /// Closes the approvals of a run that has ended.
 pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.approvals WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -77,13 +77,13 @@ pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<
 }
 
 /// Returns the run that requested an open approval.
-pub(crate) async fn run_of(
+pub(crate) async fn find_requesting_run(
     connection: &mut PgConnection,
     id: &ApprovalId,
 ) -> Result<Option<RunId>, LogError> {
     let run: Option<String> =
         sqlx::query_scalar("SELECT run FROM backstop.approvals WHERE id = $1")
-            .bind(&*stored(id.as_str()))
+            .bind(&*encode_text(id.as_str()))
             .fetch_optional(connection)
             .await
             .map_err(Fault::from)?;
@@ -94,10 +94,10 @@ pub(crate) async fn run_of(
 pub(crate) async fn refuse_expired(
     connection: &mut PgConnection,
     id: &ApprovalId,
-    sent: &Sent,
+    sent: &SubmittedRequest,
 ) -> Result<(), LogError> {
     let expired = sqlx::query("SELECT 1 FROM backstop.expired_approvals WHERE id = $1")
-        .bind(&*stored(id.as_str()))
+        .bind(&*encode_text(id.as_str()))
         .fetch_optional(connection)
         .await
         .map_err(Fault::from)?;
@@ -111,7 +111,7 @@ pub(crate) async fn refuse_expired(
 pub(crate) async fn admit(
     connection: &mut PgConnection,
     id: &ApprovalId,
-    sent: &Sent,
+    sent: &SubmittedRequest,
 ) -> Result<bool, LogError> {
     let asked = sqlx::query(
         "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data, \
@@ -123,7 +123,7 @@ pub(crate) async fn admit(
          ON events.run_id = approvals.run_id AND events.seq = approvals.seq \
          LEFT JOIN backstop.inbox AS inbox ON inbox.approval = approvals.id WHERE approvals.id = $1",
     )
-    .bind(&*stored(id.as_str()))
+    .bind(&*encode_text(id.as_str()))
     .fetch_optional(&mut *connection)
     .await
     .map_err(Fault::from)?;
@@ -140,7 +140,7 @@ pub(crate) async fn admit(
     }
     let is_to_stop: bool = row.try_get("stops").map_err(Fault::from)?;
     let is_late: bool = row.try_get("is_late").map_err(Fault::from)?;
-    match open_of(&row) {
+    match decode_approval(&row) {
         None => Ok(false),
         Some(_) if is_decision && is_to_stop => Ok(false),
         // The sender's clock may be behind. The server's clock allows one more minute.
@@ -151,7 +151,7 @@ pub(crate) async fn admit(
 }
 
 /// Lists the approvals without a decision, oldest first.
-pub(crate) async fn open(readers: &Pool) -> Result<Vec<OpenApproval>, LogError> {
+pub(crate) async fn open(readers: &ConnectionPool) -> Result<Vec<OpenApproval>, LogError> {
     let rows = sqlx::query(
         "SELECT approvals.id, approvals.run, events.seq, events.at, events.type, events.data \
          FROM backstop.approvals AS approvals JOIN backstop.events AS events \
@@ -162,11 +162,11 @@ pub(crate) async fn open(readers: &Pool) -> Result<Vec<OpenApproval>, LogError> 
     .fetch_all(&mut *readers.lend().await?)
     .await
     .map_err(Fault::from)?;
-    Ok(rows.iter().filter_map(open_of).collect())
+    Ok(rows.iter().filter_map(decode_approval).collect())
 }
 
 /// Decodes an approval from the event that requested it; `None` if the event was changed.
-fn open_of(row: &PgRow) -> Option<OpenApproval> {
+fn decode_approval(row: &PgRow) -> Option<OpenApproval> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let id = text::column(row, "id").ok()?;
     let asked = match EventKind::decode(&text("type")?, &text("data")?) {
@@ -177,7 +177,7 @@ fn open_of(row: &PgRow) -> Option<OpenApproval> {
         }
     };
     let requested_at = Timestamp::from_millis(row.try_get("at").ok()?);
-    let seq = unsigned(row.try_get("seq").ok()?);
+    let seq = to_u64(row.try_get("seq").ok()?);
     let run = text::column(row, "run").ok()?;
     Some(OpenApproval::new(run.into(), seq, requested_at, asked))
 }

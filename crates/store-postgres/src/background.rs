@@ -8,7 +8,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::prune::{self, Kind};
+use crate::prune::{self, PruneStatements};
 use crate::server_time;
 use crate::store_row::agree_retention;
 use crate::{expired, start_keys, state_removal};
@@ -30,7 +30,7 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
     let pruning = database.clone();
     database.upkeep().watch(|earlier| {
         tokio::spawn(async move {
-            earlier.ended().await;
+            earlier.wait_for_end().await;
             if let Err(error) = work(&pruning, retention, at).await {
                 tracing::warn!(%error, "pruning failed; it is tried again later");
             }
@@ -49,7 +49,8 @@ async fn work(
     let connect = &database.options().connect;
     let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
     if lock(&mut transaction).await.map_err(Fault::from)? {
-        let now = server_time::bounded(&mut transaction, now).await.map_err(Fault::from)?;
+        let now =
+            server_time::cap_at_server_time(&mut transaction, now).await.map_err(Fault::from)?;
         let retention = agree_retention(database.for_writing()?, retention).await?;
         prune_all(database, retention, now).await?;
     }
@@ -83,7 +84,7 @@ async fn prune_all(
     state_removal::expire(database.for_writing()?, now).await?;
     start_keys::expire(database.for_writing()?, now).await?;
     expired::forget(database.for_writing()?, now).await?;
-    for kind in Kind::ALL {
+    for kind in PruneStatements::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {
             tracing::info!(rows = pruned.rows, bytes = pruned.bytes, "errors or results pruned");

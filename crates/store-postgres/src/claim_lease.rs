@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::AtWork;
+use backstop_event_log::ActionGuard;
 use layer0::id::RunId;
 
 use crate::current_owner::CurrentOwner;
-use crate::lease::Lease;
+use crate::lease::OwnerLease;
 
 /// Interval between checks for a lease or its renewal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ pub(crate) struct ClaimLease {
     owner: Arc<CurrentOwner>,
     /// The claimed run; `None` without a claim.
     run: Option<RunId>,
-    lease: OnceLock<Arc<Lease>>,
+    lease: OnceLock<Arc<OwnerLease>>,
 }
 
 impl ClaimLease {
@@ -36,7 +36,7 @@ impl ClaimLease {
     }
 
     /// Creates the lease of a claim granted to an owner with this lease.
-    pub(crate) fn for_given(owner: Arc<CurrentOwner>, run: RunId, lease: Arc<Lease>) -> Self {
+    pub(crate) fn for_given(owner: Arc<CurrentOwner>, run: RunId, lease: Arc<OwnerLease>) -> Self {
         Self { owner, run: Some(run), lease: OnceLock::from(lease) }
     }
 
@@ -46,7 +46,7 @@ impl ClaimLease {
     }
 
     /// Waits for the lease, and then for the given future.
-    async fn with_lease<T>(&self, wait: impl AsyncFnOnce(&Lease) -> T) -> T {
+    async fn with_lease<T>(&self, wait: impl AsyncFnOnce(&OwnerLease) -> T) -> T {
         loop {
             match self.lease() {
                 Some(lease) => return wait(lease).await,
@@ -55,7 +55,7 @@ impl ClaimLease {
         }
     }
 
-    fn lease(&self) -> Option<&Arc<Lease>> {
+    fn lease(&self) -> Option<&Arc<OwnerLease>> {
         if let Some(lease) = self.lease.get() {
             return Some(lease);
         }
@@ -72,8 +72,8 @@ impl backstop_event_log::Lease for ClaimLease {
             && self.lease().is_some_and(|lease| lease.may_start())
     }
 
-    fn at_work(&self) -> Option<AtWork> {
-        Some(AtWork::new(self.owner.at_work.enter()))
+    fn at_work(&self) -> Option<ActionGuard> {
+        Some(ActionGuard::new(self.owner.at_work.enter()))
     }
 
     async fn until_may_start(&self) {
@@ -85,7 +85,7 @@ impl backstop_event_log::Lease for ClaimLease {
         }
     }
 
-    async fn ended(&self) {
+    async fn wait_for_end(&self) {
         self.with_lease(async |lease| lease.ended_or(|| self.is_lost()).await).await;
     }
 
@@ -93,7 +93,7 @@ impl backstop_event_log::Lease for ClaimLease {
         let must_stop = self.with_lease(async |lease| lease.must_stop().await);
         tokio::select! {
             () = must_stop => {}
-            () = self.ended() => {}
+            () = self.wait_for_end() => {}
         }
     }
 }

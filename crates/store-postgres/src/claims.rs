@@ -10,9 +10,9 @@ use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
 use crate::lost_tails;
-use crate::rows::{signed, unsigned};
-use crate::text::stored;
-use crate::transact::Work;
+use crate::rows::{to_i64, to_u64};
+use crate::text::encode_text;
+use crate::transact::TransactionWork;
 
 /// The result of a claim.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) struct Take<'a> {
 }
 
 #[async_trait]
-impl Work for Take<'_> {
+impl TransactionWork for Take<'_> {
     type Done = Claiming;
     type Error = LogError;
 
@@ -65,7 +65,7 @@ async fn take(
     Take { run, owner, dead, ends, accepts_loss }: &Take<'_>,
 ) -> Result<Claiming, LogError> {
     let id = *run;
-    let run = stored(run.as_str());
+    let run = encode_text(run.as_str());
     // The root is locked in its own statement: the next statement sees what others wrote before.
     let root: Option<String> =
         sqlx::query_scalar("SELECT coalesce(root, run) FROM backstop.runs WHERE run = $1")
@@ -130,7 +130,7 @@ async fn try_take(
     .map_err(Fault::from)?;
     for row in taken {
         if row.try_get("is_it").map_err(Fault::from)? {
-            return Ok(Some(unsigned(row.try_get("epoch").map_err(Fault::from)?)));
+            return Ok(Some(to_u64(row.try_get("epoch").map_err(Fault::from)?)));
         }
     }
     Ok(None)
@@ -143,7 +143,7 @@ pub(crate) async fn free(
     owner: &str,
 ) -> Result<(), LogError> {
     let (runs, epochs): (Vec<_>, Vec<_>) =
-        runs.iter().map(|(run, epoch)| (stored(run.as_str()), epoch.map(signed))).unzip();
+        runs.iter().map(|(run, epoch)| (encode_text(run.as_str()), epoch.map(to_i64))).unzip();
     sqlx::query(
         "UPDATE backstop.runs AS runs SET owner = NULL FROM unnest($1::text[], $2::bigint[]) \
          AS freed (run, epoch) WHERE runs.run = freed.run AND runs.owner = $3 \

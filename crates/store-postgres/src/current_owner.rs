@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::connect::Connect;
 use crate::fault::Fault;
-use crate::lease::Lease;
+use crate::lease::OwnerLease;
 use crate::owner::Owner;
 use crate::work_count::WorkCount;
 
@@ -22,7 +22,7 @@ pub(crate) struct CurrentOwner {
     claims: Claims,
     current: Mutex<Option<Owner>>,
     /// The lease of the owner, for callers that cannot wait.
-    lease: std::sync::Mutex<Option<Arc<Lease>>>,
+    lease: std::sync::Mutex<Option<Arc<OwnerLease>>>,
     /// Whether no action may start any more, because the process is about to leave.
     is_resting: AtomicBool,
     pub(crate) at_work: WorkCount,
@@ -31,7 +31,7 @@ pub(crate) struct CurrentOwner {
 }
 
 /// An owner's id and its lease.
-pub(crate) type Held = (Arc<str>, Arc<Lease>);
+pub(crate) type Held = (Arc<str>, Arc<OwnerLease>);
 
 impl CurrentOwner {
     pub(crate) fn new(connect: Connect, lasts: Duration, claims: Claims) -> Self {
@@ -75,7 +75,7 @@ impl CurrentOwner {
             None => Owner::start(self.connect.clone(), self.lasts, self.claims.clone()).await?,
         };
         *self.known_lease() = Some(Arc::clone(&owner.lease));
-        Ok(held(current.insert(owner)))
+        Ok(share_owner(current.insert(owner)))
     }
 
     /// Returns the owner as [`CurrentOwner::get`] does, and marks a run as requested for it, before the owner can end.
@@ -87,18 +87,18 @@ impl CurrentOwner {
     }
 
     /// Returns the owner if its lease has not ended. The claims of an owner whose lease has ended are lost.
-    pub(crate) async fn known(&self) -> Option<Held> {
+    pub(crate) async fn get_live(&self) -> Option<Held> {
         let mut current = self.current.lock().await;
         self.retire(&mut current).await;
-        current.as_ref().map(held)
+        current.as_ref().map(share_owner)
     }
 
     /// Returns the lease of the newest owner.
-    pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
+    pub(crate) fn lease(&self) -> Option<Arc<OwnerLease>> {
         self.known_lease().clone()
     }
 
-    fn known_lease(&self) -> std::sync::MutexGuard<'_, Option<Arc<Lease>>> {
+    fn known_lease(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnerLease>>> {
         self.lease.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -118,6 +118,6 @@ impl CurrentOwner {
     }
 }
 
-fn held(owner: &Owner) -> Held {
+fn share_owner(owner: &Owner) -> Held {
     (Arc::clone(&owner.id), Arc::clone(&owner.lease))
 }

@@ -13,12 +13,12 @@ use crate::connect::Connect;
 use crate::current_owner::CurrentOwner;
 use crate::liveness::Liveness;
 use crate::lookout::Lookout;
-use crate::open_error::{OpenError, Place};
+use crate::open_error::{DatabaseTarget, OpenError};
 use crate::options::Options;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 use crate::schema;
 use crate::store_row::agree_retention;
-use crate::writer::{Setup, Writer};
+use crate::writer::{Writer, WriterSetup};
 
 /// Time limit for removing the owner's rows from the server.
 const LEFT_AFTER: Duration = Duration::from_secs(5);
@@ -28,15 +28,15 @@ const CLOSED_AFTER: Duration = Duration::from_secs(5);
 /// An open database. Clones share it.
 #[derive(Clone)]
 pub struct Database {
-    inner: Arc<Inner>,
+    inner: Arc<DatabaseInner>,
     /// The key that seals new runs.
     key: Option<LogKey>,
 }
 
-struct Inner {
-    place: Place,
+struct DatabaseInner {
+    place: DatabaseTarget,
     options: Options,
-    pool: Pool,
+    pool: ConnectionPool,
     /// `None` if the database was opened for reading.
     writer: Option<Writer>,
     claims: Claims,
@@ -96,20 +96,20 @@ impl Database {
     async fn open(mut options: Options, for_writing: bool) -> Result<Self, OpenError> {
         options.connect.limit_by(options.lease);
         let place = options.place();
-        let refused = |error| place.refused(error);
+        let refused = |error| place.open_error(error);
         // A separate connection reports why it fails; the pool reports only a timeout.
         options.connect.look().await.map_err(refused)?;
         let mut connection = options.connect.connect().await.map_err(refused)?;
-        let checked = checked(&options.connect, &mut connection, &place, for_writing).await;
+        let checked = check_schema(&options.connect, &mut connection, &place, for_writing).await;
         let _ = connection.close().await;
         checked?;
-        let pool = Pool::new(&options.connect, options.connections, options.patience);
+        let pool = ConnectionPool::new(&options.connect, options.connections, options.patience);
         let (claims, lookout) = (Claims::default(), Lookout::default());
         let owner = CurrentOwner::new(options.connect.clone(), options.lease, claims.clone());
         let owner = Arc::new(owner);
         let writer = for_writing.then(|| {
             lookout.tell(&pool);
-            Writer::start(Setup {
+            Writer::start(WriterSetup {
                 connect: options.connect.clone(),
                 patience: options.patience,
                 claims: claims.clone(),
@@ -121,7 +121,7 @@ impl Database {
         let upkeep = Upkeep::new(options.retention);
         let (liveness, turns) = (Liveness::default(), AtomicUsize::default());
         let known_ends = KnownEnds::default();
-        let inner = Inner {
+        let inner = DatabaseInner {
             place,
             options,
             pool,
@@ -219,7 +219,7 @@ impl Database {
         }
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &ConnectionPool {
         &self.inner.pool
     }
 
@@ -261,7 +261,7 @@ impl Database {
     }
 
     /// Returns the pool for writes of stores other than the log.
-    pub(crate) fn for_writing(&self) -> Result<&Pool, StoreError> {
+    pub(crate) fn for_writing(&self) -> Result<&ConnectionPool, StoreError> {
         match self.writer() {
             Some(_) => Ok(self.pool()),
             None => Err(StoreError::Failed("the database was opened for reading".into())),
@@ -270,13 +270,13 @@ impl Database {
 }
 
 /// Checks the schema; for writing, creates it or migrates it to this version, in one transaction.
-async fn checked(
+async fn check_schema(
     connect: &Connect,
     connection: &mut PgConnection,
-    place: &Place,
+    place: &DatabaseTarget,
     for_writing: bool,
 ) -> Result<(), OpenError> {
-    let refused = |error| place.refused(error);
+    let refused = |error| place.open_error(error);
     let mut transaction = connect.begin(connection, "BEGIN").await.map_err(refused)?;
     match for_writing {
         true => schema::migrate(&mut transaction, place).await?,
@@ -287,7 +287,7 @@ async fn checked(
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { server, database, .. } = &self.inner.place;
+        let DatabaseTarget { server, database, .. } = &self.inner.place;
         let mut debug = f.debug_struct("Database");
         debug.field("server", server).field("database", database).finish_non_exhaustive()
     }

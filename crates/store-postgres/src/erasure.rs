@@ -10,11 +10,11 @@ use sqlx::{PgConnection, Row};
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{hash_of, payload_of, run_of, signed, unsigned};
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_hash, decode_payload, decode_run_id, to_i64, to_u64};
 use crate::seals;
-use crate::text::{column, stored};
-use crate::transact::{Work, transact};
+use crate::text::{column, encode_text};
+use crate::transact::{TransactionWork, transact};
 
 /// Number of failure messages that one transaction erases.
 const BATCH: usize = 64;
@@ -34,15 +34,15 @@ pub(crate) async fn erase(
          FROM backstop.events AS events JOIN backstop.runs AS runs \
          ON runs.id = events.run_id WHERE runs.run = $1 AND events.seq = $2",
     )
-    .bind(&*stored(run.as_str()))
-    .bind(signed(seq))
+    .bind(&*encode_text(run.as_str()))
+    .bind(to_i64(seq))
     .fetch_optional(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
     let row = row.ok_or(LogError::not_erasable(seq, "the run has no such event"))?;
     let event = ErasableEvent::read(database, &row)?
         .ok_or(LogError::not_erasable(seq, "it has no salt"))?;
-    let call = match payload_of(&row, seq)? {
+    let call = match decode_payload(&row, seq)? {
         Payload::Salted(_, text) => call_in(&text),
         _ => None,
     };
@@ -77,12 +77,12 @@ async fn copies_with(
          WHERE family.session <> $1 AND events.hash = $3 AND events.erased IS NULL ORDER BY runs.run",
     )
     .bind(session)
-    .bind(signed(seq))
+    .bind(to_i64(seq))
     .bind(&hash.0[..])
     .fetch_all(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
-    copies.iter().map(run_of).collect()
+    copies.iter().map(decode_run_id).collect()
 }
 
 /// An event to erase.
@@ -104,13 +104,13 @@ impl ErasableEvent {
     ///
     /// [`LogError::KeyMissing`] if the run is sealed with a key that the database does not have.
     fn read(database: &Database, row: &PgRow) -> Result<Option<Self>, LogError> {
-        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-        let Some(digest) = payload_of(row, seq)?.digest() else { return Ok(None) };
-        let hash = hash_of(row, "hash", seq)?;
+        let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+        let Some(digest) = decode_payload(row, seq)?.digest() else { return Ok(None) };
+        let hash = decode_hash(row, "hash", seq)?;
         let summary: &str = row.try_get("summary").map_err(Fault::from)?;
         let summary = read_value(summary).unwrap_or_default();
         let key = database.key_named(summary["key_id"].as_str())?;
-        let run = run_of(row)?;
+        let run = decode_run_id(row)?;
         let seal = key.map(|key| key.seal_erasure(&run, seq, &hash, &digest));
         let run_id = row.try_get("run_id").map_err(Fault::from)?;
         Ok(Some(Self { run_id, seq, hash, digest, seal }))
@@ -130,7 +130,7 @@ impl ErasableEvent {
              SELECT 1 FROM erased",
         )
         .bind(self.run_id)
-        .bind(signed(self.seq))
+        .bind(to_i64(self.seq))
         .bind(&self.hash.0[..])
         .bind(&self.digest.0[..])
         .bind(self.seal.as_ref().map(|seal| &seal.0[..]))
@@ -142,12 +142,12 @@ impl ErasableEvent {
 }
 
 /// Returns the number of erased events and removed runs.
-pub(crate) async fn count(pool: &Pool) -> Result<u64, LogError> {
+pub(crate) async fn count(pool: &ConnectionPool) -> Result<u64, LogError> {
     let erasures: i64 = sqlx::query_scalar("SELECT erasures FROM backstop.meta")
         .fetch_one(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
-    Ok(unsigned(erasures))
+    Ok(to_u64(erasures))
 }
 
 /// Counts an erasure or a removal. Must be the last statement of its transaction, because all processes update the same
@@ -168,7 +168,7 @@ pub(crate) async fn failures_about(
          AND events.type = 'behavior.failed' AND events.erased IS NULL \
          JOIN backstop.runs AS runs ON runs.id = events.run_id WHERE failures.run = $1",
     )
-    .bind(&*stored(run))
+    .bind(&*encode_text(run))
     .fetch_all(&mut *database.pool().lend().await?)
     .await
     .map_err(Fault::from)?;
@@ -209,7 +209,7 @@ pub(crate) async fn erase_all(
 struct EraseSome<'a>(&'a [ErasableEvent]);
 
 #[async_trait]
-impl Work for EraseSome<'_> {
+impl TransactionWork for EraseSome<'_> {
     type Done = ();
     type Error = LogError;
 
@@ -234,7 +234,7 @@ struct Erasure<'a> {
 }
 
 #[async_trait]
-impl Work for Erasure<'_> {
+impl TransactionWork for Erasure<'_> {
     type Done = ();
     type Error = LogError;
 
@@ -276,7 +276,7 @@ impl Erasure<'_> {
     /// Removes the state that an idempotent call left in the scope of its run.
     async fn erase_call(&self, connection: &mut PgConnection, call: &str) -> Result<(), LogError> {
         let scope = format!("run:{}", self.run);
-        let scope = stored(&scope);
+        let scope = encode_text(&scope);
         let rows = sqlx::query(
             "SELECT key, value FROM backstop.state WHERE scope = $1 AND key >= 'once/' AND key < 'once0'",
         )

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
-    Pruned, Retention, StoreError, Stored, error_id,
+    Pruned, Retention, StoreError, StoredError, error_id,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, RunId, SessionId};
@@ -10,11 +10,11 @@ use sqlx::{PgConnection, Row};
 use crate::background;
 use crate::database::Database;
 use crate::expired;
-use crate::fault::{Fault, state_of};
-use crate::prune::{self, Kind};
-use crate::rows::{signed, unsigned};
-use crate::text::{read, stored};
-use crate::transact::{Work, transact};
+use crate::fault::{Fault, sqlstate};
+use crate::prune::{self, PruneStatements};
+use crate::rows::{to_i64, to_u64};
+use crate::text::{encode_text, read};
+use crate::transact::{TransactionWork, transact};
 use crate::{limits, listing};
 
 /// Maximum number of draws for a free id; with 2^24 ids a second, even a second draw is rare.
@@ -35,7 +35,7 @@ impl PostgresErrorStore {
 
 #[async_trait]
 impl ErrorStore for PostgresErrorStore {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         let pool = self.0.for_writing()?;
         let origin = error.origin();
         let at = origin.at;
@@ -75,7 +75,7 @@ impl ErrorStore for PostgresErrorStore {
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        prune::prune(&self.0, &Kind::ERRORS, retention, now).await
+        prune::prune(&self.0, &PruneStatements::ERRORS, retention, now).await
     }
 
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
@@ -106,16 +106,16 @@ struct Insert {
 }
 
 #[async_trait]
-impl Work for Insert {
-    type Done = Stored;
+impl TransactionWork for Insert {
+    type Done = StoredError;
     type Error = StoreError;
 
-    async fn perform(&self, connection: &mut PgConnection) -> Result<Stored, StoreError> {
+    async fn perform(&self, connection: &mut PgConnection) -> Result<StoredError, StoreError> {
         for _ in 0..ID_TRIES {
             let id = error_id(self.error.origin().at)?;
             sqlx::query("SAVEPOINT drawn").execute(&mut *connection).await.map_err(Fault::from)?;
             match self.write(connection, &id).await {
-                Err(error) if state_of(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
+                Err(error) if sqlstate(&error).as_deref() == Some(UNIQUE_VIOLATION) => {
                     let back = sqlx::query("ROLLBACK TO SAVEPOINT drawn");
                     back.execute(&mut *connection).await.map_err(Fault::from)?;
                 }
@@ -131,7 +131,7 @@ impl Insert {
         &self,
         connection: &mut PgConnection,
         id: &ErrorId,
-    ) -> Result<Stored, sqlx::Error> {
+    ) -> Result<StoredError, sqlx::Error> {
         let (error, origin) = (&self.error, self.error.origin());
         let row = sqlx::query(
             "WITH met AS (INSERT INTO backstop.errors AS known (id, session, run, call_id, tool, reason, \
@@ -143,22 +143,22 @@ impl Insert {
              SELECT id, occurrences FROM met",
         )
         .bind(id.as_str())
-        .bind(&*stored(origin.session.as_str()))
-        .bind(&*stored(origin.run.as_str()))
-        .bind(&*stored(origin.call_id.as_str()))
-        .bind(&*stored(&origin.tool))
+        .bind(&*encode_text(origin.session.as_str()))
+        .bind(&*encode_text(origin.run.as_str()))
+        .bind(&*encode_text(origin.call_id.as_str()))
+        .bind(&*encode_text(&origin.tool))
         .bind(error.reason().as_str())
-        .bind(error.code().map(|code| stored(code).into_owned()))
+        .bind(error.code().map(|code| encode_text(code).into_owned()))
         .bind(&self.fingerprint)
         .bind(origin.at.as_millis())
         .bind(size(error.raw()))
-        .bind(signed(error.chars_kept()))
-        .bind(&*stored(&error.summary().text))
+        .bind(to_i64(error.chars_kept()))
+        .bind(&*encode_text(&error.summary().text))
         .bind(&**error.raw())
         .fetch_one(connection)
         .await?;
-        let occurrences = unsigned(row.try_get("occurrences")?);
-        Ok(Stored::new(read(row.try_get("id")?).into(), occurrences))
+        let occurrences = to_u64(row.try_get("occurrences")?);
+        Ok(StoredError::new(read(row.try_get("id")?).into(), occurrences))
     }
 }
 
@@ -175,20 +175,20 @@ async fn keep(database: &Database, error: &ErrorRecord) -> Result<(), StoreError
          WHERE NOT EXISTS (SELECT 1 FROM backstop.expired WHERE id = $1) ON CONFLICT DO NOTHING \
          RETURNING run, id) INSERT INTO backstop.refers SELECT run, id FROM kept ON CONFLICT DO NOTHING",
     )
-    .bind(&*stored(error.id().as_str()))
-    .bind(&*stored(error.session().as_str()))
-    .bind(&*stored(error.run().as_str()))
-    .bind(&*stored(error.call_id().as_str()))
-    .bind(&*stored(error.tool()))
+    .bind(&*encode_text(error.id().as_str()))
+    .bind(&*encode_text(error.session().as_str()))
+    .bind(&*encode_text(error.run().as_str()))
+    .bind(&*encode_text(error.call_id().as_str()))
+    .bind(&*encode_text(error.tool()))
     .bind(error.reason().as_str())
-    .bind(error.code().map(|code| stored(code).into_owned()))
+    .bind(error.code().map(|code| encode_text(code).into_owned()))
     .bind(error.fingerprint())
-    .bind(signed(error.occurrences()))
+    .bind(to_i64(error.occurrences()))
     .bind(error.at().as_millis())
     .bind(error.last_at().as_millis())
     .bind(size(error.raw()))
-    .bind(signed(error.chars_kept()))
-    .bind(&*stored(error.summary()))
+    .bind(to_i64(error.chars_kept()))
+    .bind(&*encode_text(error.summary()))
     .bind(&**error.raw())
     .execute(&mut *lent)
     .await

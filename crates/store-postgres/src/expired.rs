@@ -7,8 +7,8 @@ use layer0::id::SessionId;
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::text::encode_text;
 
 /// Records that a stored id was removed.
 pub(crate) async fn expire(
@@ -22,8 +22,8 @@ pub(crate) async fn expire(
          WHERE NOT EXISTS (SELECT 1 FROM backstop.errors WHERE id = $1) \
          AND NOT EXISTS (SELECT 1 FROM backstop.results WHERE id = $1) ON CONFLICT DO NOTHING",
     )
-    .bind(&*stored(id))
-    .bind(&*stored(session.as_str()))
+    .bind(&*encode_text(id))
+    .bind(&*encode_text(session.as_str()))
     .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;
@@ -31,14 +31,17 @@ pub(crate) async fn expire(
 }
 
 /// Removes the expired ids of a session, in batches.
-pub(crate) async fn forget_session(pool: &Pool, session: &SessionId) -> Result<(), StoreError> {
+pub(crate) async fn forget_session(
+    pool: &ConnectionPool,
+    session: &SessionId,
+) -> Result<(), StoreError> {
     loop {
         let mut lent = pool.lend().await?;
         let gone = sqlx::query(
             "DELETE FROM backstop.expired WHERE id IN \
              (SELECT id FROM backstop.expired WHERE session = $1 LIMIT 4096)",
         )
-        .bind(&*stored(session.as_str()))
+        .bind(&*encode_text(session.as_str()))
         .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
@@ -59,7 +62,7 @@ const FORGOTTEN: [&str; 2] = [
 ];
 
 /// Removes the ids and incarnations that were removed long ago, in batches.
-pub(crate) async fn forget(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
+pub(crate) async fn forget(pool: &ConnectionPool, now: Timestamp) -> Result<(), StoreError> {
     let until = expired_until(now).as_millis();
     for statement in FORGOTTEN {
         loop {

@@ -46,7 +46,7 @@ mod state {
 }
 
 /// Returns the SQLSTATE of an error, if the server sent one.
-pub(crate) fn state_of(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+pub(crate) fn sqlstate(error: &sqlx::Error) -> Option<Cow<'_, str>> {
     error.as_database_error()?.code()
 }
 
@@ -64,16 +64,16 @@ impl Fault {
         }
     }
 
-    pub(crate) fn failed(error: impl Into<BoxError>) -> Self {
+    pub(crate) fn from_other(error: impl Into<BoxError>) -> Self {
         Self::Failed(error.into())
     }
 }
 
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
-        if let Some(code) = state_of(&error) {
+        if let Some(code) = sqlstate(&error) {
             let code = code.into_owned();
-            let said = said(error);
+            let said = into_plain_error(error);
             return match code.as_str() {
                 state::DISK_FULL => Self::Full(said),
                 state::PROGRAM_LIMIT_EXCEEDED => Self::TooLarge(said),
@@ -101,14 +101,14 @@ impl From<sqlx::Error> for Fault {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::Protocol(_)
-            | sqlx::Error::Tls(_) => Self::Unreachable(said(error)),
-            other => Self::Failed(said(other)),
+            | sqlx::Error::Tls(_) => Self::Unreachable(into_plain_error(error)),
+            other => Self::Failed(into_plain_error(other)),
         }
     }
 }
 
 /// Returns the error of PostgreSQL without the prefix and the source line that sqlx adds.
-pub(crate) fn said(error: sqlx::Error) -> BoxError {
+pub(crate) fn into_plain_error(error: sqlx::Error) -> BoxError {
     match error {
         sqlx::Error::Database(error) => error.message().into(),
         sqlx::Error::Io(error) => error.into(),

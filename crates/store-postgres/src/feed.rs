@@ -11,9 +11,9 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{record_of, run_of, signed, unsigned};
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_record, decode_run_id, to_i64, to_u64};
+use crate::text::encode_text;
 
 // Constants in PostgreSQL's integer type.
 const LOOKED_AT: i64 = FeedPage::MAX_LOOKED_AT as i64;
@@ -79,16 +79,16 @@ const OF_RUN: &str =
 
 /// Reads a page of the events after a cursor.
 pub(crate) async fn read(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &EventFilter,
     cursor: &Cursor,
 ) -> Result<FeedPage, LogError> {
     let open: i64 =
         sqlx::query_scalar(OPEN).fetch_one(&mut *pool.lend().await?).await.map_err(Fault::from)?;
     let Last { end, removed, mark } = last(pool, open).await?;
-    let last = signed(end.number().unwrap_or_default());
+    let last = to_i64(end.number().unwrap_or_default());
     let is_known = |after| after <= last.max(removed) && cursor.fits_store(mark);
-    let after = match cursor.number().map(|after| (after, signed(after))) {
+    let after = match cursor.number().map(|after| (after, to_i64(after))) {
         None => return Ok(FeedPage::new(Vec::new(), end, true)),
         Some((at, after)) if is_known(after) && fits(pool, cursor, at).await? => after,
         Some(_) => return Err(LogError::ForeignCursor(*cursor)),
@@ -96,7 +96,7 @@ pub(crate) async fn read(
     if after >= last {
         return Ok(FeedPage::new(Vec::new(), *cursor, true));
     }
-    let after = first_of(pool, filter, after, last).await?;
+    let after = find_start(pool, filter, after, last).await?;
     let until = match filter.run {
         Some(_) => last,
         None => until(pool, after, last).await?,
@@ -108,11 +108,11 @@ pub(crate) async fn read(
     let records = rows.iter().map(|row| read_row(row, mark)).filter_map(Result::transpose);
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let read_to = match (is_whole, rows.last()) {
-        (false, Some(row)) => place_of(row, mark)?,
+        (false, Some(row)) => read_cursor(row, mark)?,
         _ if until == last => end,
         _ => {
             let hash = hash_at(pool, until).await?;
-            Cursor::behind(unsigned(until), hash.as_ref()).in_store(mark)
+            Cursor::behind(to_u64(until), hash.as_ref()).in_store(mark)
         }
     };
     Ok(FeedPage::new(records, read_to, is_whole && until == last))
@@ -128,25 +128,25 @@ struct Last {
     mark: Option<u32>,
 }
 
-async fn last(pool: &Pool, open: i64) -> Result<Last, LogError> {
+async fn last(pool: &ConnectionPool, open: i64) -> Result<Last, LogError> {
     let row = sqlx::query(LAST).bind(open).fetch_one(&mut *pool.lend().await?).await;
     let row = row.map_err(Fault::from)?;
     let removed = row.try_get("removed_until").map_err(Fault::from)?;
     let newest: Option<i64> = row.try_get("place").map_err(Fault::from)?;
     let mark: i64 = row.try_get("mark").map_err(Fault::from)?;
     let mark = u32::try_from(mark).ok();
-    let end = newest.map_or(Ok(Cursor::start()), |_| place_of(&row, mark))?;
+    let end = newest.map_or(Ok(Cursor::start()), |_| read_cursor(&row, mark))?;
     Ok(Last { end, removed, mark })
 }
 
 /// Returns whether a cursor can be after this event; `true` if the event was removed.
-async fn fits(pool: &Pool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
-    Ok(hash_at(pool, signed(place)).await?.is_none_or(|hash| cursor.fits(&hash)))
+async fn fits(pool: &ConnectionPool, cursor: &Cursor, place: u64) -> Result<bool, LogError> {
+    Ok(hash_at(pool, to_i64(place)).await?.is_none_or(|hash| cursor.fits(&hash)))
 }
 
 /// Returns the place after which to read: a session that is read from the start has no event before its first run.
-async fn first_of(
-    pool: &Pool,
+async fn find_start(
+    pool: &ConnectionPool,
     filter: &EventFilter,
     after: i64,
     last: i64,
@@ -156,7 +156,7 @@ async fn first_of(
         "SELECT min(place) FROM backstop.events WHERE run_id = \
          (SELECT min(id) FROM backstop.runs WHERE session = $1)",
     )
-    .bind(&*stored(session.as_str()))
+    .bind(&*encode_text(session.as_str()))
     .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
@@ -165,7 +165,7 @@ async fn first_of(
 }
 
 /// Returns the last event to read, which limits the number of events read for a page.
-async fn until(pool: &Pool, after: i64, last: i64) -> Result<i64, LogError> {
+async fn until(pool: &ConnectionPool, after: i64, last: i64) -> Result<i64, LogError> {
     let until: Option<i64> = sqlx::query_scalar(
         "SELECT max(place) FROM (SELECT place FROM backstop.events \
          WHERE place > $1 AND place <= $2 ORDER BY place LIMIT $3) AS looked_at",
@@ -180,7 +180,7 @@ async fn until(pool: &Pool, after: i64, last: i64) -> Result<i64, LogError> {
 }
 
 async fn rows(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &EventFilter,
     after: i64,
     until: i64,
@@ -198,12 +198,12 @@ async fn rows(
     let query = sqlx::query(if filter.run.is_some() { OF_RUN } else { OF_ALL })
         .bind(after)
         .bind(until)
-        .bind(filter.session.as_ref().map(|session| stored(session.as_str()).into_owned()))
+        .bind(filter.session.as_ref().map(|session| encode_text(session.as_str()).into_owned()))
         .bind(types)
         .bind(MAX_RECORDS)
         .bind(MAX_BYTES);
     let query = match &filter.run {
-        Some(run) => query.bind(stored(run.as_str()).into_owned()),
+        Some(run) => query.bind(encode_text(run.as_str()).into_owned()),
         None => query,
     };
     Ok(query.fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
@@ -211,9 +211,9 @@ async fn rows(
 
 /// Decodes an event; a row that was changed into something else is skipped, so that it does not block later events.
 fn read_row(row: &PgRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
-    let run = run_of(row)?;
-    match record_of(row) {
-        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row, mark)?))),
+    let run = decode_run_id(row)?;
+    match decode_record(row) {
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, read_cursor(row, mark)?))),
         Err(error) => {
             tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
             Ok(None)
@@ -221,13 +221,13 @@ fn read_row(row: &PgRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogErr
     }
 }
 
-fn place_of(row: &PgRow, mark: Option<u32>) -> Result<Cursor, LogError> {
-    let place = unsigned(row.try_get("place").map_err(Fault::from)?);
+fn read_cursor(row: &PgRow, mark: Option<u32>) -> Result<Cursor, LogError> {
+    let place = to_u64(row.try_get("place").map_err(Fault::from)?);
     let hash: Option<&[u8]> = row.try_get("hash").ok();
     Ok(Cursor::behind(place, hash.and_then(hash_from).as_ref()).in_store(mark))
 }
 
-async fn hash_at(pool: &Pool, place: i64) -> Result<Option<Hash>, LogError> {
+async fn hash_at(pool: &ConnectionPool, place: i64) -> Result<Option<Hash>, LogError> {
     let hash: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT hash FROM backstop.events WHERE place = $1")
             .bind(place)

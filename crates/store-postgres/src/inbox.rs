@@ -10,16 +10,16 @@ use sqlx::{PgConnection, Row};
 use crate::approvals;
 use crate::fault::Fault;
 use crate::lookout::Lookout;
-use crate::pool::Pool;
-use crate::rows::{signed, unsigned};
-use crate::sent::Sent;
-use crate::text::{self, stored};
-use crate::transact::Work;
+use crate::pool::ConnectionPool;
+use crate::rows::{to_i64, to_u64};
+use crate::sent::SubmittedRequest;
+use crate::text::{self, encode_text};
+use crate::transact::TransactionWork;
 
 /// Inserts the request, if its condition holds; returns the run that it addresses. The row of the run is locked first,
 /// so that an append that ends the run, or another request, comes completely before or after it.
 #[async_trait]
-impl Work for Sent {
+impl TransactionWork for SubmittedRequest {
     type Done = Option<RunId>;
     type Error = LogError;
 
@@ -28,10 +28,13 @@ impl Work for Sent {
     }
 }
 
-async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<RunId>, LogError> {
+async fn insert(
+    connection: &mut PgConnection,
+    sent: &SubmittedRequest,
+) -> Result<Option<RunId>, LogError> {
     let (run, approval, call) = match &sent.request {
         InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => {
-            let Some(run) = approvals::run_of(connection, approval).await? else {
+            let Some(run) = approvals::find_requesting_run(connection, approval).await? else {
                 approvals::refuse_expired(connection, approval, sent).await?;
                 return Ok(None);
             };
@@ -49,7 +52,7 @@ async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<Run
         "SELECT state IN ('running', 'waiting_approval', 'parked') FROM backstop.runs \
          WHERE run = $1 FOR NO KEY UPDATE",
     )
-    .bind(&*stored(run.as_str()))
+    .bind(&*encode_text(run.as_str()))
     .fetch_optional(&mut *connection)
     .await
     .map_err(Fault::from)?;
@@ -66,12 +69,12 @@ async fn insert(connection: &mut PgConnection, sent: &Sent) -> Result<Option<Run
         "INSERT INTO backstop.inbox (run, kind, approval, call_id, data, sender, at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (approval) DO NOTHING",
     )
-    .bind(&*stored(run.as_str()))
+    .bind(&*encode_text(run.as_str()))
     .bind(sent.request.kind())
-    .bind(approval.map(|approval| stored(approval.as_str()).into_owned()))
-    .bind(call.map(|call| stored(call.as_str()).into_owned()))
-    .bind(&*stored(&sent.request.data()))
-    .bind(&*stored(&sent.by))
+    .bind(approval.map(|approval| encode_text(approval.as_str()).into_owned()))
+    .bind(call.map(|call| encode_text(call.as_str()).into_owned()))
+    .bind(&*encode_text(&sent.request.data()))
+    .bind(&*encode_text(&sent.by))
     .bind(sent.at.as_millis())
     .execute(connection)
     .await
@@ -85,7 +88,7 @@ async fn is_settled(
     run: &RunId,
     call: &CallId,
 ) -> Result<bool, LogError> {
-    let (run, call) = (stored(run.as_str()), stored(call.as_str()));
+    let (run, call) = (encode_text(run.as_str()), encode_text(call.as_str()));
     let settled = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.inbox WHERE run = $1 AND kind = 'settlement' \
          AND call_id = $2) \
@@ -105,10 +108,10 @@ pub(crate) async fn take(
     if rows.is_empty() {
         return Ok(());
     }
-    let rows: Vec<i64> = rows.iter().copied().map(signed).collect();
+    let rows: Vec<i64> = rows.iter().copied().map(to_i64).collect();
     sqlx::query("DELETE FROM backstop.inbox WHERE id = ANY($1) AND run = $2")
         .bind(rows)
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -119,7 +122,7 @@ pub(crate) async fn take(
 /// writer.
 pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.inbox WHERE run = $1 AND kind NOT IN ('input', 'settlement', 'signal')")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -129,19 +132,19 @@ pub(crate) async fn close(connection: &mut PgConnection, run: &RunId) -> Result<
 /// Reads the rows of a run, oldest first. A row that cannot be decoded is skipped and stays in the inbox: its run
 /// continues without it.
 pub(crate) async fn rows(
-    readers: &Pool,
+    readers: &ConnectionPool,
     run: &RunId,
     lookout: &Lookout,
 ) -> Result<Vec<InboxMessage>, LogError> {
     let rows = sqlx::query(
         "SELECT id, kind, approval, data, sender, at FROM backstop.inbox WHERE run = $1 ORDER BY id",
     )
-    .bind(&*stored(run.as_str()))
+    .bind(&*encode_text(run.as_str()))
     .fetch_all(&mut *readers.lend().await?)
     .await
     .map_err(Fault::from)?;
     let read = |row| {
-        let message = message_of(run, row);
+        let message = decode_message(run, row);
         if message.is_none() {
             lookout.warn_once(run, row.try_get("id").unwrap_or(0));
         }
@@ -151,11 +154,11 @@ pub(crate) async fn rows(
 }
 
 /// Decodes a row; `None` if it was changed.
-fn message_of(run: &RunId, row: &PgRow) -> Option<InboxMessage> {
+fn decode_message(run: &RunId, row: &PgRow) -> Option<InboxMessage> {
     let text = |column: &str| text::column(row, column).ok();
     let approval = text::optional(row, "approval").ok()?;
     let (kind, data, by) = (text("kind")?, text("data")?, text("sender")?);
     let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
     let at = Timestamp::from_millis(row.try_get("at").ok()?);
-    Some(InboxMessage::new(unsigned(row.try_get("id").ok()?), request?, by, at))
+    Some(InboxMessage::new(to_u64(row.try_get("id").ok()?), request?, by, at))
 }

@@ -17,7 +17,7 @@ const STOPPED_AFTER: Duration = Duration::from_millis(1_200);
 /// The lease of an owner as its process counts it: on a clock that continues while the machine sleeps, and from before
 /// each renewal was sent, so that it never lasts longer here than in the database.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct OwnerLease {
     lasts: Duration,
     has_lock: bool,
     /// End of the lease, in milliseconds of that clock; 0 before the first renewal.
@@ -31,7 +31,7 @@ pub(crate) struct Lease {
     changed: watch::Sender<()>,
 }
 
-impl Lease {
+impl OwnerLease {
     /// Creates a lease of this length after each renewal; with a lock, unless only leases count.
     pub(crate) fn new(lasts: Duration, has_lock: bool) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Lease {
     }
 
     /// Records the answer to a renewal that was sent at this time and showed which claims still hold.
-    pub(crate) fn renewed(&self, sent_at: i64) {
+    pub(crate) fn record_renewal(&self, sent_at: i64) {
         self.until.store(sent_at.saturating_add(millis(self.lasts)), Ordering::SeqCst);
         self.confirmed.store(sent_at, Ordering::SeqCst);
         self.is_cut_off.store(false, Ordering::SeqCst);
@@ -129,7 +129,7 @@ impl Lease {
         while !self.has_ended() && !is_lost() {
             tokio::select! {
                 _ = changed.changed() => {}
-                () = SystemClock.sleep(self.left().max(LOOK_EVERY)) => {}
+                () = SystemClock.sleep(self.time_left().max(LOOK_EVERY)) => {}
             }
         }
     }
@@ -148,13 +148,13 @@ impl Lease {
             let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
             tokio::select! {
                 _ = changed.changed() => {}
-                () = SystemClock.sleep(left.min(self.left().max(LOOK_EVERY))) => {}
+                () = SystemClock.sleep(left.min(self.time_left().max(LOOK_EVERY))) => {}
             }
         }
     }
 
     /// Returns the remaining time of the lease.
-    pub(crate) fn left(&self) -> Duration {
+    pub(crate) fn time_left(&self) -> Duration {
         let left = self.until.load(Ordering::SeqCst).saturating_sub(boot_millis());
         Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
@@ -179,9 +179,9 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    fn lease() -> Lease {
-        let lease = Lease::new(Duration::from_secs(15), true);
-        lease.renewed(boot_millis());
+    fn lease() -> OwnerLease {
+        let lease = OwnerLease::new(Duration::from_secs(15), true);
+        lease.record_renewal(boot_millis());
         lease
     }
 
@@ -192,14 +192,14 @@ mod tests {
         assert!(lease.may_start() && !lease.has_ended());
         lease.cut_off();
         assert!(!lease.may_start() && !lease.has_ended(), "it may get the lock again");
-        let lockless = Lease::new(Duration::from_secs(15), false);
-        lockless.renewed(boot_millis() - 9_000);
+        let lockless = OwnerLease::new(Duration::from_secs(15), false);
+        lockless.record_renewal(boot_millis() - 9_000);
         assert!(lockless.may_start(), "leases alone count");
-        lockless.renewed(boot_millis() - 11_000);
+        lockless.record_renewal(boot_millis() - 11_000);
         assert!(!lockless.may_start() && !lockless.has_ended(), "nothing starts in the last third");
-        lease.renewed(boot_millis() - 15_000);
+        lease.record_renewal(boot_millis() - 15_000);
         assert!(lease.has_ended());
-        lease.renewed(boot_millis());
+        lease.record_renewal(boot_millis());
         assert!(lease.has_ended() && !lease.may_start());
     }
 
@@ -208,11 +208,11 @@ mod tests {
     fn late_confirmation_starts_nothing() {
         let lease = lease();
         assert!(lease.confirm_lock(boot_millis()));
-        lease.renewed(boot_millis() - 1_100);
+        lease.record_renewal(boot_millis() - 1_100);
         assert!(!lease.may_start() && !lease.has_ended());
         assert!(!lease.confirm_lock(boot_millis()), "the claims are looked at first");
         assert!(!lease.may_start());
-        lease.renewed(boot_millis());
+        lease.record_renewal(boot_millis());
         assert!(lease.may_start());
     }
 
@@ -220,16 +220,16 @@ mod tests {
     #[tokio::test]
     async fn acting_work_stops_before_a_takeover() {
         let lease = lease();
-        lease.renewed(boot_millis() - 5_000);
+        lease.record_renewal(boot_millis() - 5_000);
         assert!(lease.must_stop().now_or_never().is_none(), "the connection stands");
         lease.cut_off();
         assert!(lease.must_stop().now_or_never().is_some());
-        lease.renewed(boot_millis());
+        lease.record_renewal(boot_millis());
         lease.cut_off();
         assert!(lease.must_stop().now_or_never().is_none(), "it may get the lock again");
         assert!(STOPPED_AFTER < crate::liveness::TAKEN_AFTER);
-        let lockless = Lease::new(Duration::from_secs(15), false);
-        lockless.renewed(boot_millis() - 5_000);
+        let lockless = OwnerLease::new(Duration::from_secs(15), false);
+        lockless.record_renewal(boot_millis() - 5_000);
         lockless.cut_off();
         assert!(lockless.must_stop().now_or_never().is_none());
     }

@@ -9,7 +9,7 @@ use sqlx::Connection;
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::lease::Lease;
+use crate::lease::OwnerLease;
 
 /// Interval between checks of the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -48,13 +48,13 @@ pub enum LeaseChange {
 #[derive(Debug)]
 pub struct LeaseWatch {
     database: Database,
-    lease: Option<Arc<Lease>>,
-    state: State,
+    lease: Option<Arc<OwnerLease>>,
+    state: LeaseState,
 }
 
 /// The last reported state of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum LeaseState {
     CutOff,
     Ended,
     Held,
@@ -64,7 +64,7 @@ impl Database {
     /// Returns a watch of the lease of this process. There is a lease from the first claim on.
     #[must_use]
     pub fn lease_watch(&self) -> LeaseWatch {
-        LeaseWatch { database: self.clone(), lease: self.owner().lease(), state: State::Held }
+        LeaseWatch { database: self.clone(), lease: self.owner().lease(), state: LeaseState::Held }
     }
 }
 
@@ -75,7 +75,7 @@ impl LeaseWatch {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
-    pub async fn changed(&mut self) -> LeaseChange {
+    pub async fn next_change(&mut self) -> LeaseChange {
         loop {
             if let Some(change) = self.look().await {
                 return change;
@@ -87,27 +87,27 @@ impl LeaseWatch {
     async fn look(&mut self) -> Option<LeaseChange> {
         // The lease that was seen last: a new one may exist since it ended.
         let has_ended = self.lease.as_ref().is_some_and(|lease| lease.has_ended());
-        if has_ended && self.state != State::Ended {
-            self.state = State::Ended;
+        if has_ended && self.state != LeaseState::Ended {
+            self.state = LeaseState::Ended;
             return Some(LeaseChange::Ended);
         }
         let newest = self.database.owner().lease().filter(|lease| !lease.has_ended())?;
         self.lease = Some(Arc::clone(&newest));
         match (self.state, newest.is_cut_off()) {
-            (State::Held, true) => {
+            (LeaseState::Held, true) => {
                 SystemClock.sleep(RECONNECT).await;
                 if !newest.is_cut_off() || newest.has_ended() {
                     return None;
                 }
                 let error = self.connect().await.err()?;
-                self.state = State::CutOff;
+                self.state = LeaseState::CutOff;
                 Some(LeaseChange::CutOff(error))
             }
-            (State::CutOff | State::Ended, false) => {
-                self.state = State::Held;
+            (LeaseState::CutOff | LeaseState::Ended, false) => {
+                self.state = LeaseState::Held;
                 Some(LeaseChange::Held)
             }
-            (State::Held, false) | (State::CutOff | State::Ended, true) => None,
+            (LeaseState::Held, false) | (LeaseState::CutOff | LeaseState::Ended, true) => None,
         }
     }
 

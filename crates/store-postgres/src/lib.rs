@@ -90,8 +90,8 @@ pub use open_error::OpenError;
 pub use options::Options;
 pub use queue::{
     Enqueue, Enqueued, Look, Queue, QueueEntry, QueueError, QueueFilter, QueueLimit, QueueState,
-    QueueWatch, Ready, Refusal, StrandedRun, Taken, UnservedQueue, WorkerRow,
+    QueueWatch, Ready, StartRefusal, StrandedRun, TakenRun, UnservedQueue, WorkerRow,
 };
 pub use results::PostgresResultStore;
-pub use server::Server;
+pub use server::ServerInfo;
 pub use state::PostgresStateStore;

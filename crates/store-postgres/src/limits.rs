@@ -4,7 +4,7 @@
 use backstop_event_log::{Batch, Moves};
 
 use crate::fault::Fault;
-use crate::text::stored;
+use crate::text::encode_text;
 
 /// The most bytes of a name that an index has, as it is stored. Two of them are in one row of an index at most.
 pub(crate) const MAX_NAME_BYTES: usize = 1_024;
@@ -18,7 +18,7 @@ pub(crate) const MAX_BYTES: usize = 128 << 20;
 ///
 /// [`Fault::TooLarge`].
 pub(crate) fn name(what: &str, name: &str) -> Result<(), Fault> {
-    let bytes = stored(name).len();
+    let bytes = encode_text(name).len();
     match bytes > MAX_NAME_BYTES {
         true => Err(too_large(what, bytes, MAX_NAME_BYTES)),
         false => Ok(()),

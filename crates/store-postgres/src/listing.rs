@@ -10,40 +10,40 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::unsigned;
+use crate::pool::ConnectionPool;
+use crate::rows::to_u64;
 use crate::runs::{between, names, of_code};
-use crate::text::{column, optional, stored};
+use crate::text::{column, encode_text, optional};
 
 const COLUMNS: &str = "SELECT id, session, run, call_id, tool, reason, code, occurrences, at, \
     last_at, chars_kept, summary, raw FROM backstop.errors WHERE true";
 
 /// Returns an error by its id.
 pub(crate) async fn error(
-    pool: &Pool,
+    pool: &ConnectionPool,
     session: Option<&SessionId>,
     id: &ErrorId,
 ) -> Result<Lookup<ErrorRecord>, StoreError> {
     let mut query = QueryBuilder::new(COLUMNS);
-    query.push(" AND id = ").push_bind(stored(id.as_str()).into_owned());
+    query.push(" AND id = ").push_bind(encode_text(id.as_str()).into_owned());
     let row = query.build().fetch_optional(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    match row.as_ref().map(record_of).transpose()? {
+    match row.as_ref().map(decode_error_record).transpose()? {
         Some(record) if session.is_none_or(|session| session == record.session()) => {
             Ok(Lookup::Found(record))
         }
         Some(_) => Ok(Lookup::Missing),
-        None => gone(pool, session, id.as_str()).await,
+        None => look_up_removed(pool, session, id.as_str()).await,
     }
 }
 
 /// Returns whether an id without a row was removed.
-pub(crate) async fn gone<T>(
-    pool: &Pool,
+pub(crate) async fn look_up_removed<T>(
+    pool: &ConnectionPool,
     session: Option<&SessionId>,
     id: &str,
 ) -> Result<Lookup<T>, StoreError> {
     let of = sqlx::query("SELECT session FROM backstop.expired WHERE id = $1")
-        .bind(&*stored(id))
+        .bind(&*encode_text(id))
         .fetch_optional(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -56,13 +56,13 @@ pub(crate) async fn gone<T>(
 
 /// Lists errors, newest first.
 pub(crate) async fn errors(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &ErrorFilter,
 ) -> Result<Vec<ErrorRecord>, StoreError> {
     let mut query = QueryBuilder::new(COLUMNS);
     choose(&mut query, filter);
     let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    rows.iter().map(record_of).collect()
+    rows.iter().map(decode_error_record).collect()
 }
 
 /// Builds the query for the newest matching errors.
@@ -73,10 +73,10 @@ fn choose(query: &mut QueryBuilder<Postgres>, filter: &ErrorFilter) {
         query.push_bind(names(runs)).push("))");
     }
     if let Some(session) = session {
-        query.push(" AND session = ").push_bind(stored(session.as_str()).into_owned());
+        query.push(" AND session = ").push_bind(encode_text(session.as_str()).into_owned());
     }
     if let Some(tool) = tool {
-        query.push(" AND tool = ").push_bind(stored(tool).into_owned());
+        query.push(" AND tool = ").push_bind(encode_text(tool).into_owned());
     }
     if let Some(from) = from {
         query.push(" AND at >= ").push_bind(from.as_millis());
@@ -88,14 +88,14 @@ fn choose(query: &mut QueryBuilder<Postgres>, filter: &ErrorFilter) {
         of_code(query, "reason", reason);
     }
     if let Some(prefix) = id_prefix {
-        between(query, "id", &stored(prefix));
+        between(query, "id", &encode_text(prefix));
     }
     query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map(i64::from));
 }
 
 /// Lists results, newest first.
 pub(crate) async fn results(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &ResultFilter,
 ) -> Result<Vec<ResultEntry>, StoreError> {
     let ResultFilter { session, run, tool, from, to, id_prefix, limit, .. } = filter;
@@ -109,7 +109,7 @@ pub(crate) async fn results(
     ];
     for (name, text) in texts {
         if let Some(text) = text {
-            query.push(format_args!(" AND {name} = ")).push_bind(stored(&text).into_owned());
+            query.push(format_args!(" AND {name} = ")).push_bind(encode_text(&text).into_owned());
         }
     }
     if let Some(from) = from {
@@ -119,27 +119,27 @@ pub(crate) async fn results(
         query.push(" AND at < ").push_bind(to.as_millis());
     }
     if let Some(prefix) = id_prefix {
-        between(&mut query, "id", &stored(prefix));
+        between(&mut query, "id", &encode_text(prefix));
     }
     query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map(i64::from));
     let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    rows.iter().map(entry_of).collect()
+    rows.iter().map(decode_result_entry).collect()
 }
 
-fn origin_of(row: &PgRow) -> Result<Origin, StoreError> {
+fn decode_origin(row: &PgRow) -> Result<Origin, StoreError> {
     let text = |name| column(row, name).map_err(Fault::from);
     let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
     Ok(Origin::new(at, text("session")?, text("run")?, text("call_id")?, text("tool")?))
 }
 
-fn entry_of(row: &PgRow) -> Result<ResultEntry, StoreError> {
+fn decode_result_entry(row: &PgRow) -> Result<ResultEntry, StoreError> {
     let id = column(row, "id").map_err(Fault::from)?;
-    Ok(ResultEntry::new(id, origin_of(row)?, number_of(row, "bytes")?))
+    Ok(ResultEntry::new(id, decode_origin(row)?, read_number(row, "bytes")?))
 }
 
 /// Counts the errors that match a filter in groups.
 pub(crate) async fn count(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &ErrorFilter,
     by: CountBy,
 ) -> Result<Vec<ErrorCount>, StoreError> {
@@ -160,21 +160,24 @@ pub(crate) async fn count(
     query.push(format_args!(") AS chosen GROUP BY key ORDER BY {order} LIMIT "));
     query.push_bind(limit.map(i64::from));
     let rows = query.build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
-    rows.iter().map(count_of).collect()
+    rows.iter().map(decode_error_count).collect()
 }
 
-fn count_of(row: &PgRow) -> Result<ErrorCount, StoreError> {
+fn decode_error_count(row: &PgRow) -> Result<ErrorCount, StoreError> {
     let key = column(row, "key").map_err(Fault::from)?;
-    let number = |name| number_of(row, name);
+    let number = |name| read_number(row, name);
     Ok(ErrorCount::new(key, number("errors")?, number("occurrences")?, number("chars_kept")?))
 }
 
-fn number_of(row: &PgRow, name: &str) -> Result<u64, StoreError> {
-    Ok(unsigned(row.try_get(name).map_err(Fault::from)?))
+fn read_number(row: &PgRow, name: &str) -> Result<u64, StoreError> {
+    Ok(to_u64(row.try_get(name).map_err(Fault::from)?))
 }
 
 /// Counts errors, the most characters kept first.
-pub(crate) async fn stats(pool: &Pool, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
+pub(crate) async fn stats(
+    pool: &ConnectionPool,
+    limit: Option<u32>,
+) -> Result<Vec<ErrorStats>, StoreError> {
     let rows = sqlx::query(
         "SELECT tool, session, reason, code, count(*) AS errors, \
          sum(occurrences)::bigint AS occurrences, \
@@ -186,12 +189,12 @@ pub(crate) async fn stats(pool: &Pool, limit: Option<u32>) -> Result<Vec<ErrorSt
     .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
-    rows.iter().map(stats_of).collect()
+    rows.iter().map(decode_error_stats).collect()
 }
 
-fn stats_of(row: &PgRow) -> Result<ErrorStats, StoreError> {
+fn decode_error_stats(row: &PgRow) -> Result<ErrorStats, StoreError> {
     let text = |name| column(row, name).map_err(Fault::from);
-    let number = |name| number_of(row, name);
+    let number = |name| read_number(row, name);
     let author = optional(row, "code").map_err(Fault::from)?;
     let reason = known_code(&text("reason")?);
     Ok(ErrorStats::new(text("tool")?, reason, author, text("session")?.into()).counting(
@@ -201,15 +204,25 @@ fn stats_of(row: &PgRow) -> Result<ErrorStats, StoreError> {
     ))
 }
 
-fn record_of(row: &PgRow) -> Result<ErrorRecord, StoreError> {
+fn decode_error_record(row: &PgRow) -> Result<ErrorRecord, StoreError> {
     let text = |name: &str| column(row, name).map_err(Fault::from);
     let author = optional(row, "code").map_err(Fault::from)?;
     let reason = known_code(&text("reason")?);
     let raw: String = row.try_get("raw").map_err(Fault::from)?;
-    let record =
-        ErrorRecord::of_row(text("id")?, origin_of(row)?, reason, author, &text("summary")?, &raw);
+    let record = ErrorRecord::of_row(
+        text("id")?,
+        decode_origin(row)?,
+        reason,
+        author,
+        &text("summary")?,
+        &raw,
+    );
     let last_at = Timestamp::from_millis(row.try_get("last_at").map_err(Fault::from)?);
-    Ok(record.seen(number_of(row, "occurrences")?, last_at, number_of(row, "chars_kept")?))
+    Ok(record.with_occurrences(
+        read_number(row, "occurrences")?,
+        last_at,
+        read_number(row, "chars_kept")?,
+    ))
 }
 
 /// Only codes of the catalogue are stored; a row with another code was edited by hand.

@@ -16,8 +16,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::unsigned;
+use crate::pool::ConnectionPool;
+use crate::rows::to_u64;
 
 /// Time for which a lock must be free before its owner counts as dead.
 pub(crate) const TAKEN_AFTER: Duration = Duration::from_millis(1_500);
@@ -45,11 +45,11 @@ macro_rules! renewal {
 
 /// Earlier observations of processes. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Liveness(Arc<Mutex<HashMap<Arc<str>, Seen>>>);
+pub(crate) struct Liveness(Arc<Mutex<HashMap<Arc<str>, ProcessObservation>>>);
 
 /// The observation of a process since its last renewal.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct ProcessObservation {
     renewal: i64,
     since: Duration,
     /// Time at which its lock was first seen free.
@@ -69,7 +69,7 @@ struct ProcessRow {
 
 /// The observed state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum ProcessState {
     Alive,
     Dead,
     /// Dead at this time, unless it shows signs of life before.
@@ -84,20 +84,24 @@ impl Liveness {
     /// # Cancel safety
     ///
     /// If the future is dropped, the process may or may not be removed.
-    pub(crate) async fn is_dead(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
+    pub(crate) async fn is_dead(
+        &self,
+        pool: &ConnectionPool,
+        id: &Arc<str>,
+    ) -> Result<bool, Fault> {
         loop {
             let verdicts = self.look(pool, std::slice::from_ref(id)).await?;
             match verdicts.first().map(|(_, verdict)| *verdict) {
-                Some(Verdict::Dead) => {
+                Some(ProcessState::Dead) => {
                     if self.remove(pool, id).await? {
                         return Ok(true);
                     }
                 }
-                Some(Verdict::Doubtful(until)) => {
+                Some(ProcessState::Doubtful(until)) => {
                     SystemClock.sleep(until.saturating_sub(SystemClock.monotonic())).await;
                 }
-                Some(Verdict::Gone) => return Ok(true),
-                Some(Verdict::Alive) | None => return Ok(false),
+                Some(ProcessState::Gone) => return Ok(true),
+                Some(ProcessState::Alive) | None => return Ok(false),
             }
         }
     }
@@ -110,16 +114,16 @@ impl Liveness {
     /// As [`Liveness::is_dead`].
     pub(crate) async fn dead(
         &self,
-        pool: &Pool,
+        pool: &ConnectionPool,
         ids: &[Arc<str>],
         at_most: Duration,
     ) -> Result<Vec<Arc<str>>, Fault> {
-        self.seen().retain(|id, _| ids.contains(id));
+        self.lock().retain(|id, _| ids.contains(id));
         let mut verdicts = self.look(pool, ids).await?;
         let now = SystemClock.monotonic();
         let soonest = verdicts.iter().filter_map(|(_, verdict)| match verdict {
-            Verdict::Doubtful(until) => Some(until.saturating_sub(now)),
-            Verdict::Alive | Verdict::Dead | Verdict::Gone => None,
+            ProcessState::Doubtful(until) => Some(until.saturating_sub(now)),
+            ProcessState::Alive | ProcessState::Dead | ProcessState::Gone => None,
         });
         if let Some(wait) = soonest.min().filter(|wait| *wait <= at_most) {
             SystemClock.sleep(wait).await;
@@ -128,9 +132,9 @@ impl Liveness {
         let mut dead = Vec::new();
         for (id, verdict) in verdicts {
             let is_gone = match verdict {
-                Verdict::Gone => true,
-                Verdict::Dead => self.remove(pool, &id).await?,
-                Verdict::Alive | Verdict::Doubtful(_) => false,
+                ProcessState::Gone => true,
+                ProcessState::Dead => self.remove(pool, &id).await?,
+                ProcessState::Alive | ProcessState::Doubtful(_) => false,
             };
             if is_gone {
                 dead.push(id);
@@ -140,7 +144,11 @@ impl Liveness {
     }
 
     /// Observes processes.
-    async fn look(&self, pool: &Pool, ids: &[Arc<str>]) -> Result<Vec<(Arc<str>, Verdict)>, Fault> {
+    async fn look(
+        &self,
+        pool: &ConnectionPool,
+        ids: &[Arc<str>],
+    ) -> Result<Vec<(Arc<str>, ProcessState)>, Fault> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
@@ -161,12 +169,12 @@ impl Liveness {
             found.insert(row.try_get("id")?, ProcessRow::read(row)?);
         }
         let now = SystemClock.monotonic();
-        let mut seen = self.seen();
+        let mut seen = self.lock();
         let verdicts = ids.iter().map(|id| match found.get(&**id) {
             Some(row) => (Arc::clone(id), judge(&mut seen, id, row, now)),
             None => {
                 seen.remove(id);
-                (Arc::clone(id), Verdict::Gone)
+                (Arc::clone(id), ProcessState::Gone)
             }
         });
         Ok(verdicts.collect())
@@ -174,8 +182,8 @@ impl Liveness {
 
     /// Removes a dead process. Returns whether it is gone: a process that renewed its lease meanwhile, or holds its
     /// lock again, is alive.
-    async fn remove(&self, pool: &Pool, id: &Arc<str>) -> Result<bool, Fault> {
-        let seen = self.seen().get(id).copied();
+    async fn remove(&self, pool: &ConnectionPool, id: &Arc<str>) -> Result<bool, Fault> {
+        let seen = self.lock().get(id).copied();
         let mut transaction = pool.begin().await?;
         if let Some(seen) = seen {
             sqlx::query(concat!(
@@ -198,12 +206,12 @@ impl Liveness {
                 .await?;
         transaction.commit().await?;
         if !is_there {
-            self.seen().remove(id);
+            self.lock().remove(id);
         }
         Ok(!is_there)
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<Arc<str>, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, ProcessObservation>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,7 +221,7 @@ impl ProcessRow {
         Ok(Self {
             renewal: row.try_get("renewal")?,
             left_ms: row.try_get("left_ms")?,
-            lease: Duration::from_millis(unsigned(row.try_get("lease_ms")?)),
+            lease: Duration::from_millis(to_u64(row.try_get("lease_ms")?)),
             is_locked: row.try_get("is_locked")?,
         })
     }
@@ -221,12 +229,12 @@ impl ProcessRow {
 
 /// Decides about a process from its row and the earlier observation.
 fn judge(
-    seen: &mut HashMap<Arc<str>, Seen>,
+    seen: &mut HashMap<Arc<str>, ProcessObservation>,
     id: &Arc<str>,
     row: &ProcessRow,
     now: Duration,
-) -> Verdict {
-    let first = Seen { renewal: row.renewal, since: now, free_since: None };
+) -> ProcessState {
+    let first = ProcessObservation { renewal: row.renewal, since: now, free_since: None };
     let seen = seen.entry(Arc::clone(id)).or_insert(first);
     if seen.renewal != row.renewal {
         *seen = first;
@@ -245,13 +253,13 @@ fn judge(
         _ => row.lease,
     };
     match dead_at(seen.since + patience, now) {
-        Verdict::Doubtful(_) if is_plausible => Verdict::Alive,
+        ProcessState::Doubtful(_) if is_plausible => ProcessState::Alive,
         verdict => verdict,
     }
 }
 
-fn dead_at(at: Duration, now: Duration) -> Verdict {
-    if now >= at { Verdict::Dead } else { Verdict::Doubtful(at) }
+fn dead_at(at: Duration, now: Duration) -> ProcessState {
+    if now >= at { ProcessState::Dead } else { ProcessState::Doubtful(at) }
 }
 
 #[cfg(test)]
@@ -266,15 +274,15 @@ mod tests {
     }
 
     /// Observes rows at these times, in seconds, and returns the last verdict.
-    fn last(looks: &[(u64, ProcessRow)]) -> Verdict {
+    fn last(looks: &[(u64, ProcessRow)]) -> ProcessState {
         let (mut seen, id) = (HashMap::new(), Arc::from("p"));
         let judged =
             looks.iter().map(|(at, row)| judge(&mut seen, &id, row, Duration::from_secs(*at)));
         judged.last().unwrap()
     }
 
-    fn doubtful(ms: u64) -> Verdict {
-        Verdict::Doubtful(Duration::from_millis(ms))
+    fn doubtful(ms: u64) -> ProcessState {
+        ProcessState::Doubtful(Duration::from_millis(ms))
     }
 
     /// Spec: J2
@@ -282,10 +290,10 @@ mod tests {
     fn free_lock_is_looked_at_again() {
         let free = row(1, 9_000, Some(false));
         let held = row(1, 9_000, Some(true));
-        assert_eq!(last(&[(0, held)]), Verdict::Alive);
+        assert_eq!(last(&[(0, held)]), ProcessState::Alive);
         assert_eq!(last(&[(0, free)]), doubtful(1_500));
         assert_eq!(last(&[(0, free), (1, free)]), doubtful(1_500));
-        assert_eq!(last(&[(0, free), (2, free)]), Verdict::Dead);
+        assert_eq!(last(&[(0, free), (2, free)]), ProcessState::Dead);
         assert_eq!(last(&[(0, free), (1, held), (2, free)]), doubtful(3_500));
         let renewed = row(2, 9_000, Some(false));
         assert_eq!(last(&[(0, free), (2, renewed)]), doubtful(3_500), "it was held in between");
@@ -298,10 +306,16 @@ mod tests {
             let before = row(1, 14_000, lock);
             let ahead = row(1, 14_000 - HOUR_MS, lock);
             assert_eq!(last(&[(0, before), (1, ahead)]), doubtful(patience));
-            assert_eq!(last(&[(0, before), (1, ahead), (5, row(2, 15_000, lock))]), Verdict::Alive);
+            assert_eq!(
+                last(&[(0, before), (1, ahead), (5, row(2, 15_000, lock))]),
+                ProcessState::Alive
+            );
             let back = row(1, 14_000 + HOUR_MS, lock);
             assert_eq!(last(&[(0, before), (1, back)]), doubtful(15_000));
-            assert_eq!(last(&[(0, before), (1, back), (5, row(2, 15_000, lock))]), Verdict::Alive);
+            assert_eq!(
+                last(&[(0, before), (1, back), (5, row(2, 15_000, lock))]),
+                ProcessState::Alive
+            );
         }
     }
 
@@ -310,13 +324,13 @@ mod tests {
     fn step_of_server_clock_revives_nobody() {
         for lock in [Some(true), None] {
             let back = row(1, HOUR_MS, lock);
-            assert_eq!(last(&[(0, back), (15, back)]), Verdict::Dead);
+            assert_eq!(last(&[(0, back), (15, back)]), ProcessState::Dead);
             let slightly = row(1, 10_000, lock);
-            assert_eq!(last(&[(0, slightly), (14, slightly)]), Verdict::Alive);
-            assert_eq!(last(&[(0, slightly), (15, slightly)]), Verdict::Dead);
+            assert_eq!(last(&[(0, slightly), (14, slightly)]), ProcessState::Alive);
+            assert_eq!(last(&[(0, slightly), (15, slightly)]), ProcessState::Dead);
         }
         let back = row(1, HOUR_MS, Some(false));
-        assert_eq!(last(&[(0, back), (2, back)]), Verdict::Dead, "its lock is free");
+        assert_eq!(last(&[(0, back), (2, back)]), ProcessState::Dead, "its lock is free");
     }
 
     /// Spec: J2. A process that was stopped holds its lock.
@@ -324,8 +338,8 @@ mod tests {
     fn lease_that_is_not_renewed_ends() {
         let over = row(1, -1, Some(true));
         assert_eq!(last(&[(0, over)]), doubtful(6_000));
-        assert_eq!(last(&[(0, over), (6, over)]), Verdict::Dead);
+        assert_eq!(last(&[(0, over), (6, over)]), ProcessState::Dead);
         let seen_before = [(0, row(1, 5_000, Some(true))), (6, over)];
-        assert_eq!(last(&seen_before), Verdict::Dead, "it was watched while it lasted");
+        assert_eq!(last(&seen_before), ProcessState::Dead, "it was watched while it lasted");
     }
 }

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, Lease, LogError,
-    LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey,
-    StartKeys, Subscription, TranscriptPart, verify,
+    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KeyBinding, KnownEnd, Lease,
+    LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary,
+    StartKey, StartKeys, Subscription, TranscriptPart, verify,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -19,12 +19,12 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::lost_tails::{BegunComparison, TailComparison};
 use crate::rows::{
-    agreeing, disagrees, left_of, record_of, signed, sound_summary_of, state_of, summary_of,
-    unreadable,
+    agreeing, decode_record, decode_sound_summary, decode_state, decode_summary, disagrees,
+    salvage_summary, to_i64, unreadable,
 };
-use crate::sent::Sent;
+use crate::sent::SubmittedRequest;
 use crate::start_keys::Bind;
-use crate::text::stored;
+use crate::text::encode_text;
 use crate::transact::transact;
 use crate::transcripts::KeepTranscript;
 use crate::{
@@ -44,7 +44,7 @@ impl PostgresLog {
     async fn row(&self, run: &RunId) -> Result<Option<PgRow>, LogError> {
         let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1");
         let row = row
-            .bind(&*stored(run.as_str()))
+            .bind(&*encode_text(run.as_str()))
             .fetch_optional(&mut *self.0.pool().lend().await?)
             .await;
         Ok(row.map_err(Fault::from)?)
@@ -52,7 +52,7 @@ impl PostgresLog {
 
     /// Returns the summary from the record of a run whose row cannot be read.
     async fn recorded_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
-        let left = left_of(row);
+        let left = salvage_summary(row);
         let run = left.run.clone();
         let mut records = self.records(&run, 1).await?;
         records.retain(|record| record.seq <= left.last_seq);
@@ -70,7 +70,7 @@ impl PostgresLog {
             // The columns of the row replace the erased events.
             (summary.last_seq, summary.head) = (left.last_seq, left.head);
             (summary.session, summary.started_at) = (left.session, left.started_at);
-            summary.state = state_of(row)?;
+            summary.state = decode_state(row)?;
         }
         tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
         agreeing(row, summary)
@@ -79,15 +79,15 @@ impl PostgresLog {
     /// Returns the last run of a session. An unreadable run does not block the session; the rest of an open one can be
     /// closed.
     async fn last_summary(&self, row: &PgRow) -> Result<RunSummary, LogError> {
-        let error = match summary_of(row) {
+        let error = match decode_summary(row) {
             Err(error @ LogError::UnreadableRun { .. }) => error,
             summary => return summary,
         };
         match self.recorded_summary(row).await {
             Err(error) if error.is_retryable() => Err(error),
             Err(_) => {
-                let mut left = left_of(row);
-                match state_of(row) {
+                let mut left = salvage_summary(row);
+                match decode_state(row) {
                     Ok(RunState::Finished | RunState::Failed) => {}
                     Ok(_) => left.state = RunState::Running,
                     Err(_) => return Err(error),
@@ -132,7 +132,7 @@ impl PostgresLog {
                 }
                 other => other.map(|(claiming, _)| claiming),
             };
-            reserved.refused();
+            reserved.mark_refused();
             match given? {
                 Claiming::Held(owner) if !dead.contains(&owner) => {
                     if !self.0.liveness().is_dead(self.0.pool(), &owner).await? {
@@ -178,7 +178,7 @@ impl PostgresLog {
 /// Draws the incarnation of a new run.
 fn new_incarnation() -> Result<Incarnation, LogError> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(Fault::failed)?;
+    getrandom::fill(&mut random).map_err(Fault::from_other)?;
     Ok(Incarnation(random))
 }
 
@@ -247,7 +247,7 @@ impl EventLog for PostgresLog {
             "SELECT * FROM backstop.runs \
              WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1",
         )
-        .bind(&*stored(session.as_str()))
+        .bind(&*encode_text(session.as_str()))
         .fetch_optional(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -265,7 +265,7 @@ impl EventLog for PostgresLog {
         if self.0.writer().is_none() {
             return Err(read_only());
         }
-        let sent = Sent { request, by: by.to_owned(), at };
+        let sent = SubmittedRequest { request, by: by.to_owned(), at };
         let run = transact(self.0.pool(), self.0.options().patience, &sent).await?;
         if let Some(run) = &run {
             self.0.lookout().watches.inboxes.ring(run);
@@ -335,7 +335,7 @@ impl EventLog for PostgresLog {
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
-        match sound_summary_of(&row) {
+        match decode_sound_summary(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
                 let end = KnownEnd::new(&summary).in_incarnation(incarnation_in(&row)?);
@@ -348,7 +348,7 @@ impl EventLog for PostgresLog {
 
     async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
-        let summary = sound_summary_of(&row)?;
+        let summary = decode_sound_summary(&row)?;
         // Only the columns that runs are listed by.
         let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
         match summary.started_at.as_millis() == started_at {
@@ -362,12 +362,12 @@ impl EventLog for PostgresLog {
             "SELECT * FROM backstop.events WHERE run_id = (SELECT id FROM backstop.runs WHERE run = $1) \
              AND seq >= $2 ORDER BY seq",
         )
-        .bind(&*stored(run.as_str()))
-        .bind(signed(from_seq))
+        .bind(&*encode_text(run.as_str()))
+        .bind(to_i64(from_seq))
         .fetch_all(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
-        rows.iter().map(record_of).collect()
+        rows.iter().map(decode_record).collect()
     }
 
     async fn failed_attempts(
@@ -388,13 +388,18 @@ impl EventLog for PostgresLog {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.pool(), &filter).await?;
         // A changed row does not hide the others, and is listed itself.
-        Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
+        Ok(rows.iter().map(|row| decode_summary(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
 }
 
 #[async_trait]
 impl StartKeys for PostgresLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         let (pool, patience) = (self.0.for_writing()?, self.0.options().patience);
         let bound = transact(pool, patience, &Bind { key, run, now }).await;
         background::after(&self.0, now);

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 
 /// The channel of `LISTEN` and `NOTIFY`.
 const CHANNEL: &str = "backstop";
@@ -83,7 +83,7 @@ impl Lookout {
     }
 
     /// Notifies other processes of this process's writes from now on.
-    pub(crate) fn tell(&self, pool: &Pool) {
+    pub(crate) fn tell(&self, pool: &ConnectionPool) {
         let (pool, wrote) = (pool.clone(), Arc::clone(&self.wrote));
         let has_queued = Arc::clone(&self.has_queued);
         self.own(tokio::spawn(async move {
@@ -112,7 +112,7 @@ impl Lookout {
     }
 
     /// Listens and polls until there is no watch any more.
-    pub(crate) fn look(&self, pool: &Pool) {
+    pub(crate) fn look(&self, pool: &ConnectionPool) {
         let Some(mark) = ListenMark::set(&self.is_looking) else { return };
         let (watches, pool) = (self.watches.clone(), pool.clone());
         let is_looking = Arc::clone(&self.is_looking);
@@ -164,7 +164,7 @@ impl Drop for Lookout {
 }
 
 /// Waits until another process sends a notification, or until the next poll is due.
-async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
+async fn hear(pool: &ConnectionPool, listener: &mut Option<PgListener>) {
     let told = async {
         if listener.is_none() {
             *listener = pool.listener(CHANNEL).await;
@@ -185,14 +185,14 @@ async fn hear(pool: &Pool, listener: &mut Option<PgListener>) {
     }
 }
 
-async fn notify(pool: &Pool, channel: &str) -> Result<(), Fault> {
+async fn notify(pool: &ConnectionPool, channel: &str) -> Result<(), Fault> {
     let mut lent = pool.lend().await?;
     sqlx::query("SELECT pg_notify($1, '')").bind(channel).execute(&mut *lent).await?;
     lent.end().await
 }
 
 /// Wakes the runs that have requests.
-async fn ring_inboxes(pool: &Pool, watches: &Watches) -> Result<(), Fault> {
+async fn ring_inboxes(pool: &ConnectionPool, watches: &Watches) -> Result<(), Fault> {
     if watches.inboxes.is_empty() {
         return Ok(());
     }

@@ -9,10 +9,10 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{hash_of, run_of, signed, summary_of, unsigned};
-use crate::text::stored;
-use crate::transact::Work;
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_hash, decode_run_id, decode_summary, to_i64, to_u64};
+use crate::text::encode_text;
+use crate::transact::TransactionWork;
 
 /// Returns the newest event that a run is known to have lost, and marks the run; `None` if no acknowledged event is
 /// missing, as far as this process and the database know.
@@ -30,7 +30,7 @@ pub(crate) async fn check(
         return Ok(None);
     }
     let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1 FOR NO KEY UPDATE")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .fetch_optional(&mut *connection)
         .await
         .map_err(Fault::from)?;
@@ -46,7 +46,7 @@ pub(crate) async fn check(
     };
     let Some(known) = known else { return Ok(mark) };
     let is_there = has(connection, row.as_ref(), &known.tail).await?;
-    let accepted = row.as_ref().and_then(|row| summary_of(row).ok()?.accepted_loss);
+    let accepted = row.as_ref().and_then(|row| decode_summary(row).ok()?.accepted_loss);
     if !known.is_lost(is_there, accepted.as_deref()) {
         return Ok(mark);
     }
@@ -72,7 +72,7 @@ async fn is_removed(connection: &mut PgConnection, known: &KnownEnd) -> Result<b
 /// Remembers the end of a run according to its row. If the run was removed and started again since, the end of the
 /// earlier run is forgotten.
 pub(crate) async fn note(
-    pool: &Pool,
+    pool: &ConnectionPool,
     ends: &KnownEnds,
     run: &RunId,
     end: KnownEnd,
@@ -94,13 +94,13 @@ async fn has(
     tail: &LostTail,
 ) -> Result<bool, LogError> {
     let Some(row) = row else { return Ok(false) };
-    if unsigned(row.try_get("last_seq").map_err(Fault::from)?) < tail.seq {
+    if to_u64(row.try_get("last_seq").map_err(Fault::from)?) < tail.seq {
         return Ok(false);
     }
     let found: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT hash FROM backstop.events WHERE run_id = $1 AND seq = $2")
             .bind(row.try_get::<i64, _>("id").map_err(Fault::from)?)
-            .bind(signed(tail.seq))
+            .bind(to_i64(tail.seq))
             .fetch_optional(connection)
             .await
             .map_err(Fault::from)?;
@@ -112,7 +112,7 @@ async fn find_mark(
     run: &RunId,
 ) -> Result<Option<LostTail>, LogError> {
     let row = sqlx::query("SELECT * FROM backstop.lost_tails WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .fetch_optional(connection)
         .await
         .map_err(Fault::from)?;
@@ -121,15 +121,15 @@ async fn find_mark(
 
 async fn is_queued(connection: &mut PgConnection, run: &RunId) -> Result<bool, LogError> {
     let queued = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1)")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .fetch_one(connection)
         .await;
     Ok(queued.map_err(Fault::from)?)
 }
 
 fn read_tail(row: &PgRow) -> Result<LostTail, LogError> {
-    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-    Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
+    let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+    Ok(LostTail::new(seq, decode_hash(row, "hash", seq)?))
 }
 
 /// Marks a run, which refuses every write from then on.
@@ -138,14 +138,14 @@ async fn put_mark(
     run: &RunId,
     tail: LostTail,
 ) -> Result<(), LogError> {
-    let run = stored(run.as_str());
+    let run = encode_text(run.as_str());
     sqlx::query(
         "INSERT INTO backstop.lost_tails VALUES ($1, $2, $3, \
          (extract(epoch FROM clock_timestamp()) * 1000)::bigint) \
          ON CONFLICT (run) DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
     )
     .bind(&*run)
-    .bind(signed(tail.seq))
+    .bind(to_i64(tail.seq))
     .bind(&tail.hash.0[..])
     .execute(&mut *connection)
     .await
@@ -161,7 +161,7 @@ async fn put_mark(
 /// Removes the mark of a run, if any.
 pub(crate) async fn unmark(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.lost_tails WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -169,14 +169,14 @@ pub(crate) async fn unmark(connection: &mut PgConnection, run: &RunId) -> Result
 }
 
 /// Lists the marked runs.
-pub(crate) async fn all(pool: &Pool) -> Result<Vec<LostRun>, LogError> {
+pub(crate) async fn all(pool: &ConnectionPool) -> Result<Vec<LostRun>, LogError> {
     let rows = sqlx::query("SELECT * FROM backstop.lost_tails ORDER BY run")
         .fetch_all(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
     let read = |row: &PgRow| {
         let since = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
-        Ok(LostRun::new(run_of(row)?, read_tail(row)?, since))
+        Ok(LostRun::new(decode_run_id(row)?, read_tail(row)?, since))
     };
     rows.iter().map(read).collect()
 }
@@ -190,7 +190,7 @@ pub(crate) struct TailComparison<'a> {
 }
 
 #[async_trait]
-impl Work for TailComparison<'_> {
+impl TransactionWork for TailComparison<'_> {
     type Done = Option<LostTail>;
     type Error = LogError;
 
@@ -204,7 +204,7 @@ impl Work for TailComparison<'_> {
 pub(crate) struct BegunComparison<'a>(pub(crate) TailComparison<'a>);
 
 #[async_trait]
-impl Work for BegunComparison<'_> {
+impl TransactionWork for BegunComparison<'_> {
     type Done = Option<LostTail>;
     type Error = LogError;
 
@@ -214,7 +214,7 @@ impl Work for BegunComparison<'_> {
              OR EXISTS (SELECT 1 FROM backstop.removed WHERE run = $1) \
              OR EXISTS (SELECT 1 FROM backstop.tombstones WHERE run = $1)",
         )
-        .bind(&*stored(self.0.run.as_str()))
+        .bind(&*encode_text(self.0.run.as_str()))
         .fetch_one(&mut *connection)
         .await
         .map_err(Fault::from)?;

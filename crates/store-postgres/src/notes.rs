@@ -6,8 +6,8 @@ use layer0::id::{RunId, SessionId};
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::rows::signed;
-use crate::text::stored;
+use crate::rows::to_i64;
+use crate::text::encode_text;
 
 /// The types of events with such data.
 const TYPES: [&str; 8] = [
@@ -23,7 +23,7 @@ const TYPES: [&str; 8] = [
 
 /// The data from the events of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct BatchNotes {
     /// The run at the head of the run's callers, if that is another run.
     pub(crate) root: Option<RunId>,
     /// The run that its first event follows.
@@ -44,9 +44,9 @@ pub(crate) struct Notes {
     failures: Vec<(String, i64)>,
 }
 
-impl Notes {
+impl BatchNotes {
     /// Reads the data from the events of a batch; an event that cannot be decoded is skipped.
-    pub(crate) fn of(batch: &Batch) -> Self {
+    pub(crate) fn from_batch(batch: &Batch) -> Self {
         let mut notes = Self::default();
         for record in &batch.records {
             let kind = &*record.event_type;
@@ -59,7 +59,7 @@ impl Notes {
             match EventKind::decode(kind, text) {
                 Ok(EventKind::RunStarted(started)) => {
                     notes.earlier = started.follows.as_ref().map(|follows| follows.run.clone());
-                    notes.digest = Some(stored(&started.agent.digest).into_owned());
+                    notes.digest = Some(encode_text(&started.agent.digest).into_owned());
                     if started.run.as_ref() == Some(&batch.run) {
                         notes.root = started.root.clone().filter(|root| *root != batch.run);
                     }
@@ -69,30 +69,30 @@ impl Notes {
                 }
                 Ok(EventKind::RunResumed(resumed)) => {
                     if let Some(agent) = &resumed.agent {
-                        notes.digest = Some(stored(&agent.digest).into_owned());
+                        notes.digest = Some(encode_text(&agent.digest).into_owned());
                     }
                 }
                 Ok(EventKind::RunForked(forked)) => notes.parents.push(forked.parent),
                 Ok(EventKind::ErrorStored(error)) => {
-                    notes.refers.push(stored(error.error_id.as_str()).into_owned());
+                    notes.refers.push(encode_text(error.error_id.as_str()).into_owned());
                 }
                 Ok(EventKind::ResultStored(result)) => {
-                    notes.refers.push(stored(result.result_id.as_str()).into_owned());
+                    notes.refers.push(encode_text(result.result_id.as_str()).into_owned());
                 }
                 Ok(EventKind::ModelAttempted(attempted)) => {
                     if let Some(code) = attempted.code {
-                        let (seq, at) = (signed(record.seq), record.at.as_millis());
+                        let (seq, at) = (to_i64(record.seq), record.at.as_millis());
                         let provider = &attempted.provider;
                         let code = code.as_str().to_owned();
-                        notes.attempts.push((seq, at, stored(provider).into_owned(), code));
+                        notes.attempts.push((seq, at, encode_text(provider).into_owned(), code));
                     }
                 }
                 Ok(EventKind::ToolResolved(resolved)) => {
-                    notes.settled.push(stored(resolved.call_id.as_str()).into_owned());
+                    notes.settled.push(encode_text(resolved.call_id.as_str()).into_owned());
                 }
                 Ok(EventKind::BehaviorFailed(failed)) => {
-                    let about = stored(failed.run.as_str()).into_owned();
-                    notes.failures.push((about, signed(record.seq)));
+                    let about = encode_text(failed.run.as_str()).into_owned();
+                    notes.failures.push((about, to_i64(record.seq)));
                 }
                 _ => {}
             }
@@ -117,8 +117,8 @@ impl Notes {
         connection: &mut PgConnection,
         batch: &Batch,
     ) -> Result<(), LogError> {
-        let run = stored(batch.run.as_str());
-        let session = stored(batch.summary.session.as_str());
+        let run = encode_text(batch.run.as_str());
+        let session = encode_text(batch.summary.session.as_str());
         if let Some(digest) = self.digest.as_ref().filter(|_| batch.adopts()) {
             sqlx::query("UPDATE backstop.runs SET digest = $2, terms = $3 WHERE run = $1")
                 .bind(&*run)
@@ -130,8 +130,9 @@ impl Notes {
         }
         if !self.ancestors.is_empty() || !self.parents.is_empty() {
             let ancestors: Vec<_> =
-                self.ancestors.iter().map(|session| stored(session.as_str())).collect();
-            let parents: Vec<_> = self.parents.iter().map(|run| stored(run.as_str())).collect();
+                self.ancestors.iter().map(|session| encode_text(session.as_str())).collect();
+            let parents: Vec<_> =
+                self.parents.iter().map(|run| encode_text(run.as_str())).collect();
             sqlx::query(
                 "INSERT INTO backstop.lineage SELECT $1, ancestor FROM \
                  (SELECT unnest($2::text[]) AS ancestor UNION \

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use crate::connect::KeyFile;
-use crate::fault::{Fault, said, state_of};
+use crate::fault::{Fault, into_plain_error, sqlstate};
 
 /// Error of a database that could not be opened.
 #[derive(Debug, Error)]
@@ -132,7 +132,7 @@ pub enum OpenError {
 
 /// Known facts about a database before a connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct DatabaseTarget {
     pub(crate) server: String,
     pub(crate) database: String,
     pub(crate) user: String,
@@ -140,18 +140,20 @@ pub(crate) struct Place {
     pub(crate) files: Vec<KeyFile>,
 }
 
-impl Place {
+impl DatabaseTarget {
     /// Returns the error of a database that could not be opened.
-    pub(crate) fn refused(&self, error: sqlx::Error) -> OpenError {
+    pub(crate) fn open_error(&self, error: sqlx::Error) -> OpenError {
         let Self { server, database, user, files } = self.clone();
         if let Some(source) = distrust(&error, &files) {
             return OpenError::Untrusted { server, source };
         }
-        match state_of(&error).as_deref() {
-            Some("28P01" | "28000") => return OpenError::Denied { user, source: said(error) },
+        match sqlstate(&error).as_deref() {
+            Some("28P01" | "28000") => {
+                return OpenError::Denied { user, source: into_plain_error(error) };
+            }
             Some("3D000") => return OpenError::NoDatabase(database),
             Some("42501") => {
-                return OpenError::NotAllowed { user, database, source: said(error) };
+                return OpenError::NotAllowed { user, database, source: into_plain_error(error) };
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use backstop_retention::StoreRetention;
 
 use crate::connect::{self, Connect};
-use crate::open_error::{OpenError, Place};
+use crate::open_error::{DatabaseTarget, OpenError};
 use crate::url;
 
 /// Options for opening a [`Database`](crate::Database).
@@ -109,7 +109,7 @@ impl Options {
         self
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> DatabaseTarget {
         let options = self.connect.options();
         let server = match options.get_socket() {
             Some(folder) => folder.display().to_string(),
@@ -117,13 +117,13 @@ impl Options {
         };
         let user = options.get_username().to_owned();
         let database = options.get_database().unwrap_or(&user).to_owned();
-        Place { server, database, user, files: self.connect.files().to_vec() }
+        DatabaseTarget { server, database, user, files: self.connect.files().to_vec() }
     }
 }
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { server, database, user, .. } = self.place();
+        let DatabaseTarget { server, database, user, .. } = self.place();
         f.debug_struct("Options")
             .field("server", &server)
             .field("database", &database)

@@ -15,13 +15,13 @@ use tokio::sync::oneshot;
 use self::keeper::Keeper;
 use crate::connect::Connect;
 use crate::fault::Fault;
-use crate::lease::Lease;
+use crate::lease::OwnerLease;
 
 /// The owner of this open database.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) id: Arc<str>,
-    pub(crate) lease: Arc<Lease>,
+    pub(crate) lease: Arc<OwnerLease>,
     /// Stops the thread when dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -35,11 +35,11 @@ impl Owner {
         claims: Claims,
     ) -> Result<Self, Fault> {
         let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(Fault::failed)?;
+        getrandom::fill(&mut random).map_err(Fault::from_other)?;
         let id: Arc<str> =
             random[..8].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
         let [_, _, _, _, _, _, _, _, lock @ ..] = random;
-        let lease = Arc::new(Lease::new(lasts, !connect.is_shared()));
+        let lease = Arc::new(OwnerLease::new(lasts, !connect.is_shared()));
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = oneshot::channel();
         let keeper = Keeper {
@@ -50,7 +50,7 @@ impl Owner {
             connect,
         };
         let thread = std::thread::Builder::new().name("backstop-lease".into());
-        let thread = thread.spawn(move || keeper.run(ready, stopped)).map_err(Fault::failed)?;
+        let thread = thread.spawn(move || keeper.run(ready, stopped)).map_err(Fault::from_other)?;
         let owner = Self { id, lease, stop: Some(stop), thread: Some(thread) };
         match is_ready.await {
             Ok(Ok(())) => Ok(owner),

@@ -17,7 +17,7 @@ const MOST_WAITS: usize = 60;
 
 /// A pool of connections. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     pool: PgPool,
     is_shared: bool,
     limits: TimeLimits,
@@ -34,7 +34,7 @@ pub(crate) enum Lent {
     Shared(Transaction<'static, Postgres>),
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn new(connect: &Connect, connections: u32, patience: Duration) -> Self {
         let (is_shared, limits) = (connect.is_shared(), connect.limits());
         let pool = PgPoolOptions::new()
@@ -158,7 +158,7 @@ mod tests {
     async fn lending_pool_is_waited_for() {
         let (patience, nobody) = (Duration::from_millis(20), "postgres://u@127.0.0.1:1/d");
         let options: PgConnectOptions = nobody.parse().unwrap();
-        let pool = Pool::new(&Connect::new(options, Vec::new()), 4, patience);
+        let pool = ConnectionPool::new(&Connect::new(options, Vec::new()), 4, patience);
         assert!(pool.acquire().await.is_err(), "nobody is lent one");
         let lent = Arc::clone(&pool.lent);
         let others = async {

@@ -15,11 +15,11 @@ use sqlx::{PgConnection, Row};
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::unsigned;
+use crate::pool::ConnectionPool;
+use crate::rows::to_u64;
 use crate::server_time;
-use crate::text::{column, stored};
-use crate::transact::{Work, transact};
+use crate::text::{column, encode_text};
+use crate::transact::{TransactionWork, transact};
 
 /// Maximum number of rows, and of bytes of text, that one transaction removes.
 const BATCH_ROWS: usize = 64;
@@ -27,7 +27,7 @@ const BATCH_BYTES: i64 = 1024 * 1024;
 
 /// Errors or results.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct PruneStatements {
     totals: &'static str,
     /// Reads the rows after `$1` and `$2`, the longest unseen first.
     oldest: &'static str,
@@ -124,7 +124,7 @@ macro_rules! of_session {
     };
 }
 
-impl Kind {
+impl PruneStatements {
     pub(crate) const ERRORS: Self = Self {
         totals: totals!("backstop.errors"),
         oldest: "SELECT number, id, session, last_at AS seen, bytes FROM backstop.errors \
@@ -175,13 +175,15 @@ struct Candidate {
 /// Removes rows that exceed the retention now.
 pub(crate) async fn prune(
     database: &Database,
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     retention: Retention,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let pool = database.for_writing()?;
     let (mut rows, mut bytes) = totals(pool, kind).await?;
-    let now = server_time::bounded(&mut *pool.lend().await?, now).await.map_err(Fault::from)?;
+    let now = server_time::cap_at_server_time(&mut *pool.lend().await?, now)
+        .await
+        .map_err(Fault::from)?;
     let oldest = retention.oldest(now);
     let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
     let mut behind = (i64::MIN, i64::MIN);
@@ -192,7 +194,7 @@ pub(crate) async fn prune(
         // Kept only for one page: runs start and end during a pass.
         let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
-            let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
+            let is_too_much = retention.is_exceeded(to_u64(rows), to_u64(bytes));
             let seen = Timestamp::from_millis(candidate.seen);
             if !is_too_much && oldest.is_none_or(|oldest| seen >= oldest) {
                 break 'all;
@@ -226,7 +228,7 @@ pub(crate) async fn prune(
 }
 
 /// Returns the activity of a session and of its copies.
-async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
+async fn life(pool: &ConnectionPool, session: &SessionId) -> Result<Life, StoreError> {
     let row = sqlx::query(
         "WITH RECURSIVE family (session) AS (SELECT $1::text COLLATE \"C\" UNION SELECT lineage.session \
          FROM backstop.lineage AS lineage JOIN family ON lineage.ancestor = family.session) \
@@ -234,7 +236,7 @@ async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
          max(greatest(ended_at, started_at)) AS ended FROM backstop.runs AS runs \
          JOIN family ON runs.session = family.session",
     )
-    .bind(&*stored(session.as_str()))
+    .bind(&*encode_text(session.as_str()))
     .fetch_one(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
@@ -245,7 +247,7 @@ async fn life(pool: &Pool, session: &SessionId) -> Result<Life, StoreError> {
 
 /// Returns the number of rows and of their bytes. Each statement reads some rows, so that it ends within its time
 /// limit.
-async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
+async fn totals(pool: &ConnectionPool, kind: &PruneStatements) -> Result<(i64, i64), StoreError> {
     let (mut rows, mut bytes, mut last) = (0, 0, i64::MIN);
     loop {
         let (counted, size, newest): (i64, i64, Option<i64>) = sqlx::query_as(kind.totals)
@@ -260,8 +262,8 @@ async fn totals(pool: &Pool, kind: &Kind) -> Result<(i64, i64), StoreError> {
 }
 
 async fn candidates(
-    pool: &Pool,
-    kind: &Kind,
+    pool: &ConnectionPool,
+    kind: &PruneStatements,
     (seen, number): (i64, i64),
 ) -> Result<Vec<Candidate>, StoreError> {
     let rows =
@@ -280,7 +282,7 @@ async fn candidates(
 }
 
 /// Returns whether an open run refers to the row.
-async fn refers(pool: &Pool, id: &str) -> Result<bool, StoreError> {
+async fn refers(pool: &ConnectionPool, id: &str) -> Result<bool, StoreError> {
     let open = sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM backstop.refers AS refers JOIN backstop.runs AS runs \
          ON runs.run = refers.run WHERE refers.id = $1 AND state NOT IN ('finished', 'failed'))",
@@ -289,8 +291,8 @@ async fn refers(pool: &Pool, id: &str) -> Result<bool, StoreError> {
 }
 
 async fn take(
-    pool: &Pool,
-    kind: &'static Kind,
+    pool: &ConnectionPool,
+    kind: &'static PruneStatements,
     rows: Vec<Candidate>,
     before: Pruned,
 ) -> Result<Pruned, StoreError> {
@@ -307,7 +309,7 @@ async fn take(
         .await
         .map_err(Fault::from)?;
     lent.end().await?;
-    Ok(Pruned::new(before.rows + unsigned(many), before.bytes + unsigned(bytes)))
+    Ok(Pruned::new(before.rows + to_u64(many), before.bytes + to_u64(bytes)))
 }
 
 /// The owner of the texts to remove, whatever their age.
@@ -321,7 +323,7 @@ pub(crate) enum Whose<'a> {
 /// Removes all texts of a run or session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
     database: &Database,
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     whose: Whose<'_>,
     is_noted: bool,
 ) -> Result<u64, StoreError> {
@@ -337,20 +339,20 @@ pub(crate) async fn take_all(
 
 /// Removes some rows, and returns their number; `None` if none are left.
 struct TakeSome<'a> {
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     whose: Whose<'a>,
     is_noted: bool,
 }
 
 #[async_trait]
-impl Work for TakeSome<'_> {
+impl TransactionWork for TakeSome<'_> {
     type Done = Option<u64>;
     type Error = StoreError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Option<u64>, StoreError> {
         let (taking, of) = match self.whose {
-            Whose::Run(run) => (&self.kind.of_run, stored(run)),
-            Whose::Session(session) => (&self.kind.of_session, stored(session)),
+            Whose::Run(run) => (&self.kind.of_run, encode_text(run)),
+            Whose::Session(session) => (&self.kind.of_session, encode_text(session)),
         };
         let ids: Vec<String> = sqlx::query_scalar(taking.lock)
             .bind(&*of)
@@ -368,6 +370,6 @@ impl Work for TakeSome<'_> {
             .fetch_one(connection)
             .await
             .map_err(Fault::from)?;
-        Ok(Some(unsigned(many)))
+        Ok(Some(to_u64(many)))
     }
 }

@@ -23,17 +23,17 @@ use sqlx::postgres::PgListener;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::lookout::QUEUE_CHANNEL;
-use crate::pool::Pool;
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::text::encode_text;
 use crate::transact::transact;
 
 pub use self::enqueue::{Enqueue, Enqueued};
-pub use self::entry::{QueueEntry, QueueState, Refusal};
+pub use self::entry::{QueueEntry, QueueState, StartRefusal};
 pub use self::error::QueueError;
 pub use self::listing::QueueFilter;
 pub use self::ready::{Look, Ready};
 pub use self::stranded::StrandedRun;
-pub use self::take::{QueueLimit, Taken};
+pub use self::take::{QueueLimit, TakenRun};
 pub use self::unserved::UnservedQueue;
 pub use self::worker_row::WorkerRow;
 
@@ -158,7 +158,7 @@ impl Queue {
              unmarked AS (DELETE FROM backstop.lost_tails USING taken WHERE lost_tails.run = taken.run) \
              SELECT 1 FROM taken",
         )
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
@@ -184,7 +184,7 @@ impl Queue {
         agents: &[&str],
         most: usize,
         paused: &[&str],
-    ) -> Result<Vec<Taken>, LogError> {
+    ) -> Result<Vec<TakenRun>, LogError> {
         let (owner, _) = self.0.owner().get().await?;
         let now = SystemClock.now();
         let turn = self.0.next_turn();
@@ -218,7 +218,7 @@ impl Queue {
     ///
     /// If the future is dropped, the run may stay taken until the lease of this process ends.
     pub async fn give_back(&self, run: &RunId) -> Result<(), LogError> {
-        let Some((owner, _)) = self.0.owner().known().await else { return Ok(()) };
+        let Some((owner, _)) = self.0.owner().get_live().await else { return Ok(()) };
         let give_back = take::GiveBack { owner: &owner, run };
         transact(self.pool()?, self.0.options().patience, &give_back).await
     }
@@ -232,16 +232,16 @@ impl Queue {
     /// # Cancel safety
     ///
     /// As [`Queue::give_back`].
-    pub async fn refuse(&self, run: &RunId, refusal: &Refusal) -> Result<(), LogError> {
+    pub async fn refuse(&self, run: &RunId, refusal: &StartRefusal) -> Result<(), LogError> {
         let text =
             serde_json::to_string(refusal).map_err(|error| LogError::Failed(error.into()))?;
-        let Some((owner, _)) = self.0.owner().known().await else { return Ok(()) };
+        let Some((owner, _)) = self.0.owner().get_live().await else { return Ok(()) };
         let mut lent = self.pool()?.lend().await?;
         sqlx::query(
             "UPDATE backstop.queue SET owner = NULL, refused = $2 WHERE run = $1 AND owner = $3",
         )
-        .bind(&*stored(run.as_str()))
-        .bind(&*stored(&text))
+        .bind(&*encode_text(run.as_str()))
+        .bind(&*encode_text(&text))
         .bind(&*owner)
         .execute(&mut *lent)
         .await
@@ -277,8 +277,8 @@ impl Queue {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
-        stranded::stranded(self.0.pool()).await
+    pub async fn list_stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
+        stranded::list_stranded(self.0.pool()).await
     }
 
     /// Returns the queues with waiting runs that no live worker takes: no worker takes runs from the queue, or none of
@@ -291,8 +291,8 @@ impl Queue {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn unserved(&self) -> Result<Vec<UnservedQueue>, LogError> {
-        unserved::unserved(self.0.pool(), None).await
+    pub async fn list_unserved(&self) -> Result<Vec<UnservedQueue>, LogError> {
+        unserved::list_unserved(self.0.pool(), None).await
     }
 
     /// Returns whether a run of an agent in a queue would be taken by no live worker, as [`Queue::unserved`] returns
@@ -323,7 +323,7 @@ impl Queue {
         queue: &str,
         agent: &str,
     ) -> Result<Option<UnservedQueue>, LogError> {
-        Ok(unserved::unserved(self.0.pool(), Some((queue, agent))).await?.pop())
+        Ok(unserved::list_unserved(self.0.pool(), Some((queue, agent))).await?.pop())
     }
 
     /// Announces which agents and queues this process serves, so that other processes know which runs are stranded. The
@@ -372,7 +372,7 @@ impl Queue {
         QueueWatch { queue: self.clone(), listener: None }
     }
 
-    fn pool(&self) -> Result<&Pool, LogError> {
+    fn pool(&self) -> Result<&ConnectionPool, LogError> {
         match self.0.writer() {
             Some(_) => Ok(self.0.pool()),
             None => Err(LogError::Failed("the database was opened for reading".into())),
@@ -393,7 +393,7 @@ impl QueueWatch {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing that the next poll does not find.
-    pub async fn changed(&mut self, at_most: Duration) {
+    pub async fn wait_for_change(&mut self, at_most: Duration) {
         let told = async {
             if self.listener.is_none() {
                 self.listener = self.queue.0.pool().listener(QUEUE_CHANNEL).await;

@@ -6,12 +6,12 @@ use backstop_event_log::LogError;
 use layer0::id::RunId;
 
 use crate::fault::Fault;
-use crate::text::stored;
+use crate::text::encode_text;
 
 /// Removes the task of a started run, which is in its record from then on and can be erased there.
 pub(crate) async fn begin(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("UPDATE backstop.queue SET task = '', refused = NULL WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -22,7 +22,7 @@ pub(crate) async fn begin(connection: &mut PgConnection, run: &RunId) -> Result<
 /// started.
 pub(crate) async fn end(connection: &mut PgConnection, run: &RunId) -> Result<(), LogError> {
     sqlx::query("DELETE FROM backstop.queue WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .execute(connection)
         .await
         .map_err(Fault::from)?;

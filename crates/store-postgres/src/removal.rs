@@ -18,11 +18,11 @@ use sqlx::{PgConnection, Row};
 use crate::database::Database;
 use crate::erasure::{count_one, erase_all, failures_about, failures_left};
 use crate::fault::Fault;
-use crate::prune::{Kind, Whose, take_all};
-use crate::server_time::bounded;
+use crate::prune::{PruneStatements, Whose, take_all};
+use crate::server_time::cap_at_server_time;
 use crate::sweep::SweepEvents;
-use crate::text::{column, read, stored};
-use crate::transact::{Work, transact};
+use crate::text::{column, encode_text, read};
+use crate::transact::{TransactionWork, transact};
 use crate::{expired, run_rows, sessions, state_removal, subscriptions};
 
 impl Database {
@@ -46,7 +46,8 @@ impl Database {
         states: &[RunState],
         now: Timestamp,
     ) -> Result<Removed, StoreError> {
-        let now = bounded(&mut *self.pool().lend().await?, now).await.map_err(Fault::from)?;
+        let now =
+            cap_at_server_time(&mut *self.pool().lend().await?, now).await.map_err(Fault::from)?;
         backstop_retention::prune_runs(self, age, states, now).await
     }
 
@@ -94,7 +95,7 @@ impl Database {
     pub async fn tombstone(&self, run: &RunId) -> Result<Option<Tombstone>, StoreError> {
         let row =
             sqlx::query("SELECT head, at, forgotten_by FROM backstop.tombstones WHERE run = $1")
-                .bind(&*stored(run.as_str()))
+                .bind(&*encode_text(run.as_str()))
                 .fetch_optional(&mut *self.pool().lend().await?)
                 .await
                 .map_err(Fault::from)?;
@@ -128,7 +129,7 @@ impl RunShelf for Database {
         for row in left {
             let run = column(&row, "run").map_err(Fault::from)?;
             let is_silent: bool = row.try_get("is_silent").map_err(Fault::from)?;
-            for kind in Kind::ALL {
+            for kind in PruneStatements::ALL {
                 take_all(self, kind, Whose::Run(&run), !is_silent).await?;
             }
             self.sweep_events(row.try_get("run_id").map_err(Fault::from)?).await?;
@@ -155,7 +156,7 @@ impl RunShelf for Database {
     }
 
     async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        run_rows::connected(self.pool(), runs).await
+        run_rows::read_connected(self.pool(), runs).await
     }
 
     async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
@@ -189,8 +190,8 @@ impl RunShelf for Database {
         erase_all(self, &failures).await?;
         for row in tree {
             let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
-            removed.errors += take_all(self, &Kind::ERRORS, whose, is_noted).await?;
-            removed.results += take_all(self, &Kind::RESULTS, whose, is_noted).await?;
+            removed.errors += take_all(self, &PruneStatements::ERRORS, whose, is_noted).await?;
+            removed.results += take_all(self, &PruneStatements::RESULTS, whose, is_noted).await?;
             self.sweep_events(row.id).await?;
             removed.runs.push(row.run.clone());
         }
@@ -213,7 +214,7 @@ impl RunShelf for Database {
 
     async fn taken_run(&self, sessions: &[SessionId]) -> Result<Option<RunId>, StoreError> {
         let sessions: Vec<String> =
-            sessions.iter().map(|session| stored(session.as_str()).into_owned()).collect();
+            sessions.iter().map(|session| encode_text(session.as_str()).into_owned()).collect();
         let taken: Option<String> = sqlx::query_scalar(
             "SELECT run FROM backstop.queue AS queue WHERE session = ANY($1) AND owner IS NOT NULL \
              AND NOT EXISTS (SELECT 1 FROM backstop.runs AS runs WHERE runs.run = queue.run) \
@@ -230,7 +231,7 @@ impl RunShelf for Database {
         let queued: Vec<String> = sqlx::query_scalar(
             "SELECT run FROM backstop.queue WHERE session = $1 ORDER BY run DESC",
         )
-        .bind(&*stored(session.as_str()))
+        .bind(&*encode_text(session.as_str()))
         .fetch_all(&mut *self.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -243,7 +244,7 @@ impl RunShelf for Database {
              FROM backstop.lineage AS lineage JOIN family ON lineage.ancestor = family.session) \
              SELECT session FROM family",
         )
-        .bind(&*stored(session.as_str()))
+        .bind(&*encode_text(session.as_str()))
         .fetch_all(&mut *self.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -259,8 +260,8 @@ impl RunShelf for Database {
     ) -> Result<(), StoreError> {
         let (pool, patience) = (self.for_writing()?, self.options().patience);
         let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
-        removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
-        removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
+        removed.errors += take_all(self, &PruneStatements::ERRORS, whose, !is_silent).await?;
+        removed.results += take_all(self, &PruneStatements::RESULTS, whose, !is_silent).await?;
         for scope in session_scopes(session) {
             state_removal::clear(pool, &scope, &mut removed.state).await?;
         }
@@ -282,7 +283,7 @@ struct RemoveTree<'a> {
 }
 
 #[async_trait]
-impl Work for RemoveTree<'_> {
+impl TransactionWork for RemoveTree<'_> {
     type Done = bool;
     type Error = StoreError;
 
@@ -300,7 +301,7 @@ impl Work for RemoveTree<'_> {
 
 impl RemoveTree<'_> {
     fn names(&self) -> Vec<String> {
-        self.tree.iter().map(|row| stored(row.run.as_str()).into_owned()).collect()
+        self.tree.iter().map(|row| encode_text(row.run.as_str()).into_owned()).collect()
     }
 
     /// Locks the rows, and returns whether all of them are unchanged.
@@ -344,7 +345,7 @@ impl RemoveTree<'_> {
             )
             .bind(&names)
             .bind(at.as_millis())
-            .bind(&*stored(by))
+            .bind(&*encode_text(by))
             .execute(&mut *connection)
             .await
             .map_err(Fault::from)?;
@@ -381,7 +382,7 @@ impl RemoveTree<'_> {
                 .map_err(Fault::from)?;
         }
         let sessions: Vec<String> =
-            self.tree.iter().map(|row| stored(row.session.as_str()).into_owned()).collect();
+            self.tree.iter().map(|row| encode_text(row.session.as_str()).into_owned()).collect();
         sqlx::query(
             "DELETE FROM backstop.lineage AS lineage WHERE session = ANY($1) \
              AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.session = lineage.session)",
@@ -398,7 +399,7 @@ impl RemoveTree<'_> {
 struct Mark<'a>(&'a SessionId);
 
 #[async_trait]
-impl Work for Mark<'_> {
+impl TransactionWork for Mark<'_> {
     type Done = i64;
     type Error = StoreError;
 
@@ -407,7 +408,7 @@ impl Work for Mark<'_> {
         let mark = sqlx::query_scalar(
             "INSERT INTO backstop.forgetting (session) VALUES ($1) RETURNING id",
         );
-        let mark = mark.bind(&*stored(self.0.as_str())).fetch_one(connection).await;
+        let mark = mark.bind(&*encode_text(self.0.as_str())).fetch_one(connection).await;
         Ok(mark.map_err(Fault::from)?)
     }
 }
@@ -421,7 +422,7 @@ struct TakeQueuedOf<'a> {
 }
 
 #[async_trait]
-impl Work for TakeQueuedOf<'_> {
+impl TransactionWork for TakeQueuedOf<'_> {
     type Done = Vec<RunId>;
     type Error = StoreError;
 
@@ -432,10 +433,10 @@ impl Work for TakeQueuedOf<'_> {
              known AS (INSERT INTO backstop.tombstones SELECT run, $2, $3, $4 FROM gone ON CONFLICT DO NOTHING) \
              SELECT run FROM gone ORDER BY run DESC",
         )
-        .bind(&*stored(self.session.as_str()))
+        .bind(&*encode_text(self.session.as_str()))
         .bind(&Hash::default().0[..])
         .bind(self.at.as_millis())
-        .bind(&*stored(self.by))
+        .bind(&*encode_text(self.by))
         .fetch_all(connection)
         .await
         .map_err(Fault::from)?;

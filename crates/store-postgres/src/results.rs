@@ -13,10 +13,10 @@ use crate::errors::size;
 use crate::expired;
 use crate::fault::Fault;
 use crate::limits;
-use crate::listing::{self, gone};
-use crate::prune::{self, Kind};
-use crate::text::{column, stored};
-use crate::transact::{Work, transact};
+use crate::listing::{self, look_up_removed};
+use crate::prune::{self, PruneStatements};
+use crate::text::{column, encode_text};
+use crate::transact::{TransactionWork, transact};
 
 /// Maximum number of draws for a free id.
 const ID_TRIES: usize = 16;
@@ -38,11 +38,13 @@ impl PostgresResultStore {
         let row = sqlx::query(
             "SELECT session, run, call_id, tool, at, body FROM backstop.results WHERE id = $1",
         )
-        .bind(&*stored(id.as_str()))
+        .bind(&*encode_text(id.as_str()))
         .fetch_optional(&mut *self.0.pool().lend().await?)
         .await
         .map_err(Fault::from)?;
-        let Some(row) = row else { return gone(self.0.pool(), session, id.as_str()).await };
+        let Some(row) = row else {
+            return look_up_removed(self.0.pool(), session, id.as_str()).await;
+        };
         let text = |name: &str| column(&row, name).map_err(Fault::from);
         let of: SessionId = text("session")?.into();
         if session.is_some_and(|session| *session != of) {
@@ -92,7 +94,7 @@ impl ResultStore for PostgresResultStore {
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        prune::prune(&self.0, &Kind::RESULTS, retention, now).await
+        prune::prune(&self.0, &PruneStatements::RESULTS, retention, now).await
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
@@ -104,7 +106,7 @@ impl ResultStore for PostgresResultStore {
 struct Put(NewResult);
 
 #[async_trait]
-impl Work for Put {
+impl TransactionWork for Put {
     type Done = ResultId;
     type Error = StoreError;
 
@@ -137,14 +139,14 @@ async fn insert(
          noted AS (INSERT INTO backstop.refers SELECT run, id FROM put ON CONFLICT DO NOTHING) \
          SELECT count(*) FROM put",
     )
-    .bind(&*stored(id.as_str()))
-    .bind(&*stored(origin.session.as_str()))
-    .bind(&*stored(origin.run.as_str()))
-    .bind(&*stored(origin.call_id.as_str()))
-    .bind(&*stored(&origin.tool))
+    .bind(&*encode_text(id.as_str()))
+    .bind(&*encode_text(origin.session.as_str()))
+    .bind(&*encode_text(origin.run.as_str()))
+    .bind(&*encode_text(origin.call_id.as_str()))
+    .bind(&*encode_text(&origin.tool))
     .bind(origin.at.as_millis())
     .bind(size(body))
-    .bind(&*stored(body))
+    .bind(&*encode_text(body))
     .fetch_one(connection)
     .await
     .map_err(Fault::from)?;

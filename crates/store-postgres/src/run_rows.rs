@@ -9,8 +9,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::{column, optional, stored};
+use crate::pool::ConnectionPool;
+use crate::text::{column, encode_text, optional};
 
 /// Selects the columns of a run's row from a table or query with the columns of `runs`, the last started first. The
 /// caller is a scalar subquery: for `EXISTS` the server may materialise all runs.
@@ -59,7 +59,7 @@ const CONNECTED: &str = concat!(
 
 /// Reads a page of runs of these states that started before `until`.
 pub(crate) async fn old(
-    pool: &Pool,
+    pool: &ConnectionPool,
     until: Timestamp,
     states: &[RunState],
     after: Option<&OldRun>,
@@ -87,13 +87,16 @@ pub(crate) async fn old(
 }
 
 /// Reads the rows of runs and of the runs connected with them.
-pub(crate) async fn connected(pool: &Pool, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
+pub(crate) async fn read_connected(
+    pool: &ConnectionPool,
+    runs: &[RunId],
+) -> Result<Vec<RunRow>, StoreError> {
     rows(pool, CONNECTED, runs.iter().map(RunId::as_str)).await
 }
 
 /// Reads the rows of the runs of sessions.
 pub(crate) async fn of_sessions(
-    pool: &Pool,
+    pool: &ConnectionPool,
     sessions: &[SessionId],
 ) -> Result<Vec<RunRow>, StoreError> {
     let of_sessions = rows_from!("backstop.runs AS runs WHERE session = ANY($1)");
@@ -101,17 +104,17 @@ pub(crate) async fn of_sessions(
 }
 
 async fn rows(
-    pool: &Pool,
+    pool: &ConnectionPool,
     statement: &'static str,
     names: impl Iterator<Item = &str>,
 ) -> Result<Vec<RunRow>, StoreError> {
-    let names: Vec<String> = names.map(|name| stored(name).into_owned()).collect();
+    let names: Vec<String> = names.map(|name| encode_text(name).into_owned()).collect();
     let rows = sqlx::query(statement).bind(names).fetch_all(&mut *pool.lend().await?).await;
-    rows.map_err(Fault::from)?.iter().map(row_of).collect()
+    rows.map_err(Fault::from)?.iter().map(decode_run_row).collect()
 }
 
 /// Reads the rows of segments of subscriptions, each with the time of its last event.
-pub(crate) async fn segments(pool: &Pool) -> Result<Vec<RunRow>, StoreError> {
+pub(crate) async fn segments(pool: &ConnectionPool) -> Result<Vec<RunRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT id, run, session, state, last_seq, NULL::text AS parent, NULL::text AS earlier, \
          (SELECT at FROM backstop.events WHERE run_id = id AND seq = last_seq) AS ended \
@@ -120,10 +123,10 @@ pub(crate) async fn segments(pool: &Pool) -> Result<Vec<RunRow>, StoreError> {
     .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
-    rows.iter().map(row_of).collect()
+    rows.iter().map(decode_run_row).collect()
 }
 
-fn row_of(row: &PgRow) -> Result<RunRow, StoreError> {
+fn decode_run_row(row: &PgRow) -> Result<RunRow, StoreError> {
     let read = || {
         let ended: Option<i64> = row.try_get("ended")?;
         Ok(RunRow {

@@ -7,9 +7,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::unsigned;
-use crate::text::{read, stored};
+use crate::pool::ConnectionPool;
+use crate::rows::to_u64;
+use crate::text::{encode_text, read};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -17,13 +17,16 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 pub(crate) const SEGMENTS: &str = "sub\\_%";
 
 /// Returns the rows of the runs that match a filter, newest first.
-pub(crate) async fn list(pool: &Pool, filter: &RunFilter) -> Result<Vec<PgRow>, LogError> {
+pub(crate) async fn list(
+    pool: &ConnectionPool,
+    filter: &RunFilter,
+) -> Result<Vec<PgRow>, LogError> {
     Ok(query(filter).build().fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?)
 }
 
 /// Counts failed model attempts.
 pub(crate) async fn failed_attempts(
-    pool: &Pool,
+    pool: &ConnectionPool,
     filter: &AttemptFilter,
 ) -> Result<Vec<FailedAttempts>, LogError> {
     let AttemptFilter { runs, code, from, to, .. } = filter;
@@ -52,7 +55,7 @@ pub(crate) async fn failed_attempts(
         // Only codes of the catalogue are recorded.
         let Some(entry) = code::find(&text("code")?) else { return Ok(None) };
         let day = Timestamp::from_millis(number("day")?.saturating_mul(DAY_MS));
-        let attempts = unsigned(number("attempts")?);
+        let attempts = to_u64(number("attempts")?);
         let provider = read(text("provider")?);
         Ok(Some(FailedAttempts::new(day, provider, Code::new(entry.code), attempts)))
     };
@@ -64,14 +67,14 @@ fn query(filter: &RunFilter) -> QueryBuilder<Postgres> {
     let mut query = QueryBuilder::new("SELECT runs.* FROM backstop.runs AS runs WHERE true");
     for (key, value) in &filter.labels {
         query.push(" AND id IN (SELECT run_id FROM backstop.labels WHERE key = ");
-        query.push_bind(stored(key).into_owned()).push(" AND value = ");
-        query.push_bind(stored(value).into_owned()).push(")");
+        query.push_bind(encode_text(key).into_owned()).push(" AND value = ");
+        query.push_bind(encode_text(value).into_owned()).push(")");
     }
     if let Some(session) = &filter.session {
-        query.push(" AND session = ").push_bind(stored(session.as_str()).into_owned());
+        query.push(" AND session = ").push_bind(encode_text(session.as_str()).into_owned());
     }
     if let Some(agent) = &filter.agent {
-        query.push(" AND agent = ").push_bind(stored(agent).into_owned());
+        query.push(" AND agent = ").push_bind(encode_text(agent).into_owned());
     }
     if let Some(reason) = &filter.reason {
         of_code(&mut query, "reason", reason);
@@ -87,7 +90,7 @@ fn query(filter: &RunFilter) -> QueryBuilder<Postgres> {
         query.push(" AND started_at < ").push_bind(to.as_millis());
     }
     if let Some(prefix) = &filter.id_prefix {
-        between(&mut query, "run", &stored(prefix));
+        between(&mut query, "run", &encode_text(prefix));
     }
     if filter.roots {
         query.push(" AND parent IS NULL");
@@ -114,7 +117,7 @@ pub(crate) fn of_code(query: &mut QueryBuilder<Postgres>, column: &str, wanted: 
 
 /// Returns the stored ids of runs, for one parameter.
 pub(crate) fn names(runs: &[RunId]) -> Vec<String> {
-    runs.iter().map(|run| stored(run.as_str()).into_owned()).collect()
+    runs.iter().map(|run| encode_text(run.as_str()).into_owned()).collect()
 }
 
 /// Adds the condition for a prefix; no character sorts after the last code point of Unicode.

@@ -2,7 +2,7 @@
 
 use sqlx::{Connection, PgConnection};
 
-use crate::open_error::{OpenError, Place};
+use crate::open_error::{DatabaseTarget, OpenError};
 
 /// The migrations, oldest first; the table `migrations` counts those applied.
 const MIGRATIONS: &[&str] = &[
@@ -28,16 +28,19 @@ const UNLIMITED: &str = "SET LOCAL idle_in_transaction_session_timeout = 0; \
 /// Lock of the process that migrates: "BSTP".
 const LOCK: i64 = 0x4253_5450;
 
-fn known() -> i64 {
+fn latest_version() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 /// Applies the missing migrations. A user without the right to do so can open a database of this version.
-pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
-    let refused = |error: sqlx::Error| place.refused(error);
+pub(crate) async fn migrate(
+    connection: &mut PgConnection,
+    place: &DatabaseTarget,
+) -> Result<(), OpenError> {
+    let refused = |error: sqlx::Error| place.open_error(error);
     // A database of this version needs neither the lock nor the right.
     let found = check(connection, place).await?;
-    if found == known() {
+    if found == latest_version() {
         check_rights(connection, place).await?;
         return count_on(connection).await.map_err(refused);
     }
@@ -60,7 +63,7 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
             .execute(&mut *transaction)
             .await?;
         }
-        for version in found..known() {
+        for version in found..latest_version() {
             let text = MIGRATIONS.get(usize::try_from(version).unwrap_or(0)).unwrap_or(&"");
             sqlx::raw_sql(*text).execute(&mut *transaction).await?;
             sqlx::query("INSERT INTO backstop.migrations (version) VALUES ($1)")
@@ -71,9 +74,9 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
         count_on(&mut transaction).await?;
         transaction.commit().await
     };
-    run.await.map_err(|error| match (place.refused(error), found) {
+    run.await.map_err(|error| match (place.open_error(error), found) {
         (OpenError::NotAllowed { database, .. }, 1..) => {
-            OpenError::SchemaOlder { database, found, needed: known() }
+            OpenError::SchemaOlder { database, found, needed: latest_version() }
         }
         (refused, _) => refused,
     })
@@ -82,21 +85,24 @@ pub(crate) async fn migrate(connection: &mut PgConnection, place: &Place) -> Res
 /// Checks that a database opened for reading has the schema of this version.
 pub(crate) async fn of_this_version(
     connection: &mut PgConnection,
-    place: &Place,
+    place: &DatabaseTarget,
 ) -> Result<(), OpenError> {
     let database = || place.database.clone();
     match check(connection, place).await? {
         0 => Err(OpenError::Missing(database())),
-        found if found < known() => {
-            Err(OpenError::SchemaOlder { database: database(), found, needed: known() })
+        found if found < latest_version() => {
+            Err(OpenError::SchemaOlder { database: database(), found, needed: latest_version() })
         }
         _ => Ok(()),
     }
 }
 
 /// Checks that the schema belongs to Backstop and is not from a newer version; returns its version, 0 if there is none.
-pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Result<i64, OpenError> {
-    let refused = |error: sqlx::Error| place.refused(error);
+pub(crate) async fn check(
+    connection: &mut PgConnection,
+    place: &DatabaseTarget,
+) -> Result<i64, OpenError> {
+    let refused = |error: sqlx::Error| place.open_error(error);
     let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
         .fetch_one(&mut *connection)
         .await
@@ -122,21 +128,24 @@ pub(crate) async fn check(connection: &mut PgConnection, place: &Place) -> Resul
         sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM backstop.migrations")
             .fetch_one(connection)
             .await
-            .map_err(|error| match crate::fault::state_of(&error).as_deref() {
+            .map_err(|error| match crate::fault::sqlstate(&error).as_deref() {
                 // Another program's table with this name.
                 Some("42703") => OpenError::Foreign(place.database.clone()),
-                _ => place.refused(error),
+                _ => place.open_error(error),
             })?;
-    if found > known() {
+    if found > latest_version() {
         let database = place.database.clone();
-        return Err(OpenError::SchemaNewer { database, found, known: known() });
+        return Err(OpenError::SchemaNewer { database, found, known: latest_version() });
     }
     Ok(found)
 }
 
 /// Checks that this user may write to each table: tables of a newer version need new grants, and a run would otherwise
 /// fail at the first of them.
-async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<(), OpenError> {
+async fn check_rights(
+    connection: &mut PgConnection,
+    place: &DatabaseTarget,
+) -> Result<(), OpenError> {
     let lacking: Option<String> = sqlx::query_scalar(
         "SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class \
          WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'backstop') \
@@ -148,7 +157,7 @@ async fn check_rights(connection: &mut PgConnection, place: &Place) -> Result<()
     )
     .fetch_one(connection)
     .await
-    .map_err(|error| place.refused(error))?;
+    .map_err(|error| place.open_error(error))?;
     match lacking {
         None => Ok(()),
         Some(names) => {

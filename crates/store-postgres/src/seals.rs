@@ -9,9 +9,9 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{hash_of, signed, unsigned};
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_hash, to_i64, to_u64};
+use crate::text::encode_text;
 
 /// Seals the rows of runs as they are in the transaction, each with its key.
 pub(crate) async fn seal_rows(
@@ -22,7 +22,7 @@ pub(crate) async fn seal_rows(
         return Ok(());
     }
     let names: Vec<String> =
-        sealed.iter().map(|(run, _)| stored(run.as_str()).into_owned()).collect();
+        sealed.iter().map(|(run, _)| encode_text(run.as_str()).into_owned()).collect();
     let rows = sqlx::query("SELECT * FROM backstop.runs WHERE run = ANY($1)")
         .bind(&names)
         .fetch_all(&mut *connection)
@@ -58,13 +58,13 @@ pub(crate) async fn keep_erasures(
         return Ok(());
     }
     let (seqs, seals): (Vec<i64>, Vec<Vec<u8>>) =
-        erasures.iter().map(|(seq, seal)| (signed(*seq), seal.0.to_vec())).unzip();
+        erasures.iter().map(|(seq, seal)| (to_i64(*seq), seal.0.to_vec())).unzip();
     sqlx::query(
         "INSERT INTO backstop.erasures SELECT runs.id, sealed.seq, sealed.seal \
          FROM backstop.runs AS runs, unnest($2::bigint[], $3::bytea[]) AS sealed (seq, seal) \
          WHERE runs.run = $1 ON CONFLICT (run_id, seq) DO UPDATE SET seal = excluded.seal",
     )
-    .bind(&*stored(run.as_str()))
+    .bind(&*encode_text(run.as_str()))
     .bind(seqs)
     .bind(seals)
     .execute(connection)
@@ -74,9 +74,13 @@ pub(crate) async fn keep_erasures(
 }
 
 /// Reads the HMACs of a run, and checks that of its row.
-pub(crate) async fn read(pool: &Pool, run: &RunId, key: &LogKey) -> Result<RunSeals, LogError> {
+pub(crate) async fn read(
+    pool: &ConnectionPool,
+    run: &RunId,
+    key: &LogKey,
+) -> Result<RunSeals, LogError> {
     let row = sqlx::query("SELECT * FROM backstop.runs WHERE run = $1")
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .fetch_optional(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -89,22 +93,22 @@ pub(crate) async fn read(pool: &Pool, run: &RunId, key: &LogKey) -> Result<RunSe
         .await
         .map_err(Fault::from)?;
     let erasure = |row: &PgRow| -> Result<(u64, Hash), LogError> {
-        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-        Ok((seq, hash_of(row, "seal", seq)?))
+        let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+        Ok((seq, decode_hash(row, "seal", seq)?))
     };
     let erasures: Result<BTreeMap<u64, Hash>, LogError> = rows.iter().map(erasure).collect();
     Ok(RunSeals::new(verdict, erasures?))
 }
 
 fn kept_row(row: &PgRow) -> Result<KeptRow<'_>, LogError> {
-    let last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
+    let last_seq = to_u64(row.try_get("last_seq").map_err(Fault::from)?);
     Ok(KeptRow {
         run: row.try_get("run").map_err(Fault::from)?,
         session: row.try_get("session").map_err(Fault::from)?,
         parent: row.try_get("parent").map_err(Fault::from)?,
         branch_of: row.try_get("branch_of").map_err(Fault::from)?,
         last_seq,
-        head: hash_of(row, "head", last_seq)?,
+        head: decode_hash(row, "head", last_seq)?,
         summary: row.try_get("summary").map_err(Fault::from)?,
         terms: row.try_get("terms").map_err(Fault::from)?,
         labels: row.try_get("labels").map_err(Fault::from)?,

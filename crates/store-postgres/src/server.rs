@@ -8,7 +8,7 @@ use crate::options::Options;
 /// Properties of a database's server: the durability of commits, and the kind of connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Server {
+pub struct ServerInfo {
     /// Version, such as `15.18`.
     pub version: String,
     /// Its setting `synchronous_commit`: with `off`, a crash loses the last acknowledged commits.
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Database {
-    /// Returns whether each connection has its own process of the server, as [`Server::is_direct`]. A schema is neither
+    /// Returns whether each connection has its own process of the server, as [`ServerInfo::is_direct`]. A schema is neither
     /// needed nor created.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Database {
     /// Any variant of [`OpenError`] that is an error of the connection.
     pub async fn is_direct(mut options: Options) -> Result<bool, OpenError> {
         let place = options.place();
-        options.connect.look().await.map_err(|error| place.refused(error))?;
+        options.connect.look().await.map_err(|error| place.open_error(error))?;
         Ok(!options.connect.is_shared())
     }
 
@@ -38,7 +38,7 @@ impl Database {
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
-    pub async fn server(&self) -> Result<Server, StoreError> {
+    pub async fn server(&self) -> Result<ServerInfo, StoreError> {
         let connect = &self.options().connect;
         let mut connection = connect.connect().await.map_err(Fault::from)?;
         let mut transaction = connect.begin(&mut connection, "BEGIN").await.map_err(Fault::from)?;
@@ -52,6 +52,6 @@ impl Database {
         transaction.commit().await.map_err(Fault::from)?;
         let is_direct = !connect.is_shared();
         let standbys = u64::try_from(standbys).unwrap_or(0);
-        Ok(Server { version, synchronous_commit, standbys, is_direct })
+        Ok(ServerInfo { version, synchronous_commit, standbys, is_direct })
     }
 }

@@ -4,7 +4,7 @@ use layer0::Timestamp;
 use sqlx::PgConnection;
 
 /// Returns the given time, or the server's time if that is earlier.
-pub(crate) async fn bounded(
+pub(crate) async fn cap_at_server_time(
     connection: &mut PgConnection,
     time: Timestamp,
 ) -> Result<Timestamp, sqlx::Error> {

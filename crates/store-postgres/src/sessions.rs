@@ -5,7 +5,7 @@ use layer0::id::{RunId, SessionId};
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::text::{read, stored};
+use crate::text::{encode_text, read};
 
 /// What tells the locks of sessions from other advisory locks of the database.
 const SEED: i64 = 0x4253_5453;
@@ -16,7 +16,7 @@ pub(crate) async fn lock(
     sessions: impl Iterator<Item = &SessionId>,
 ) -> Result<(), LogError> {
     let sessions: Vec<String> =
-        sessions.map(|session| stored(session.as_str()).into_owned()).collect();
+        sessions.map(|session| encode_text(session.as_str()).into_owned()).collect();
     if sessions.is_empty() {
         return Ok(());
     }
@@ -39,8 +39,8 @@ pub(crate) async fn begin(
     connection: &mut PgConnection,
     new: &RunSummary,
 ) -> Result<Option<LogError>, LogError> {
-    let follows = new.follows.as_ref().map(|run| stored(run.as_str()).into_owned());
-    let of_new = Asked { run: new, follows };
+    let follows = new.follows.as_ref().map(|run| encode_text(run.as_str()).into_owned());
+    let of_new = RunToOpen { run: new, follows };
     // The last of the transcript, where it is open or not the one to follow; or an open branch of another run.
     let beside = of_new
         .find(
@@ -65,7 +65,7 @@ pub(crate) async fn reopen(
     connection: &mut PgConnection,
     run: &RunSummary,
 ) -> Result<Option<LogError>, LogError> {
-    let reopened = Asked { run, follows: None };
+    let reopened = RunToOpen { run, follows: None };
     let by = reopened
         .find(
             connection,
@@ -75,7 +75,7 @@ pub(crate) async fn reopen(
         )
         .await?;
     if let Some(by) = by {
-        return Ok(Some(LogError::followed(run.run.clone(), by)));
+        return Ok(Some(LogError::followed_run(run.run.clone(), by)));
     }
     let beside = reopened
         .find(
@@ -91,12 +91,12 @@ pub(crate) async fn reopen(
 }
 
 /// A run that is to be open.
-struct Asked<'a> {
+struct RunToOpen<'a> {
     run: &'a RunSummary,
     follows: Option<String>,
 }
 
-impl Asked<'_> {
+impl RunToOpen<'_> {
     /// Looks for a run: `$1` is the session, `$2` this run, `$3` the first that began of those that it was
     /// dispatched together with, `$4` the run that it follows.
     async fn find(
@@ -106,9 +106,9 @@ impl Asked<'_> {
     ) -> Result<Option<RunId>, LogError> {
         let RunSummary { run, session, branch_of, .. } = self.run;
         let found: Option<String> = sqlx::query_scalar(which)
-            .bind(&*stored(session.as_str()))
-            .bind(&*stored(run.as_str()))
-            .bind(&*stored(branch_of.as_ref().unwrap_or(run).as_str()))
+            .bind(&*encode_text(session.as_str()))
+            .bind(&*encode_text(run.as_str()))
+            .bind(&*encode_text(branch_of.as_ref().unwrap_or(run).as_str()))
             .bind(self.follows.as_deref())
             .fetch_optional(connection)
             .await

@@ -1,15 +1,15 @@
 //! Keys that identify a repeated start.
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, LogError, StartKey};
+use backstop_event_log::{KeyBinding, LogError, StartKey};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::{column, stored};
-use crate::transact::Work;
+use crate::pool::ConnectionPool;
+use crate::text::{column, encode_text};
+use crate::transact::TransactionWork;
 
 /// Binds a key, or finds its earlier binding.
 pub(crate) struct Bind<'a> {
@@ -19,11 +19,11 @@ pub(crate) struct Bind<'a> {
 }
 
 #[async_trait]
-impl Work for Bind<'_> {
-    type Done = Bound;
+impl TransactionWork for Bind<'_> {
+    type Done = KeyBinding;
     type Error = LogError;
 
-    async fn perform(&self, connection: &mut PgConnection) -> Result<Bound, LogError> {
+    async fn perform(&self, connection: &mut PgConnection) -> Result<KeyBinding, LogError> {
         Ok(bind(connection, self.key, self.run, self.now).await?)
     }
 }
@@ -34,23 +34,23 @@ pub(crate) async fn bind(
     key: &StartKey,
     run: &RunId,
     now: Timestamp,
-) -> Result<Bound, Fault> {
+) -> Result<KeyBinding, Fault> {
     loop {
         let bound = sqlx::query(
             "INSERT INTO backstop.start_keys (agent, key, input, run, at) SELECT $1, $2, $3, $4, $5 \
              WHERE NOT EXISTS (SELECT 1 FROM backstop.start_keys WHERE agent = $1 AND key = $6) \
              ON CONFLICT (agent, key) DO NOTHING",
         )
-        .bind(&*stored(&key.operator))
+        .bind(&*encode_text(&key.operator))
         .bind(key.digest())
         .bind(&key.input)
-        .bind(&*stored(run.as_str()))
+        .bind(&*encode_text(run.as_str()))
         .bind(now.as_millis())
-        .bind(stored(key.plain()))
+        .bind(encode_text(key.plain()))
         .execute(&mut *connection)
         .await?;
         if bound.rows_affected() > 0 {
-            return Ok(Bound::New);
+            return Ok(KeyBinding::New);
         }
         // An expired key may have been removed meanwhile.
         if let Some(found) = find(connection, key).await? {
@@ -60,32 +60,32 @@ pub(crate) async fn bind(
 }
 
 /// Returns the binding of a key. Until the transaction ends, the key does not expire, and its run is not removed.
-async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Bound>, Fault> {
+async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<KeyBinding>, Fault> {
     let row = sqlx::query(
         "SELECT input, run, removed, EXISTS (SELECT 1 FROM backstop.queue WHERE queue.run = keys.run AND refused IS NULL) \
          AND NOT EXISTS (SELECT 1 FROM backstop.runs WHERE runs.run = keys.run) AS is_queued \
          FROM backstop.start_keys AS keys WHERE agent = $1 AND key IN ($2, $3) FOR SHARE",
     )
-    .bind(&*stored(&key.operator))
+    .bind(&*encode_text(&key.operator))
     .bind(key.digest())
-    .bind(stored(key.plain()))
+    .bind(encode_text(key.plain()))
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
     if row.try_get::<&str, _>("input")? != key.input {
-        return Ok(Some(Bound::Reused));
+        return Ok(Some(KeyBinding::Reused));
     }
     let run = column(&row, "run")?.into();
     let (is_removed, is_queued) = (row.try_get("removed")?, row.try_get("is_queued")?);
     Ok(Some(match (is_removed, is_queued) {
-        (true, _) => Bound::Removed(run),
-        (false, true) => Bound::Queued(run),
-        (false, false) => Bound::Earlier(run),
+        (true, _) => KeyBinding::Removed(run),
+        (false, true) => KeyBinding::Queued(run),
+        (false, false) => KeyBinding::Earlier(run),
     }))
 }
 
 /// Removes the expired keys whose run is not here, in batches.
-pub(crate) async fn expire(pool: &Pool, now: Timestamp) -> Result<(), Fault> {
+pub(crate) async fn expire(pool: &ConnectionPool, now: Timestamp) -> Result<(), Fault> {
     loop {
         let mut lent = pool.lend().await?;
         let gone = sqlx::query(

@@ -19,12 +19,12 @@ use crate::background;
 use crate::database::Database;
 use crate::fault::{Fault, UnansweredCommit};
 use crate::pool::Lent;
-use crate::rows::{signed, unsigned};
+use crate::rows::{to_i64, to_u64};
 use crate::state_add::StateAddition;
 use crate::state_removal::clear;
-use crate::state_words::indexed;
-use crate::text::{column, stored};
-use crate::transact::{Work, transact};
+use crate::state_words::index_words;
+use crate::text::{column, encode_text};
+use crate::transact::{TransactionWork, transact};
 
 /// The state store in a [`Database`]: every write is one statement on a condition, so that any number of processes
 /// may write.
@@ -64,7 +64,7 @@ impl PostgresStateStore {
 
     async fn perform<W>(&self, work: &W) -> Result<W::Done, StateError>
     where
-        W: Work<Error = StoreError>,
+        W: TransactionWork<Error = StoreError>,
     {
         let pool = self.database.for_writing().map_err(write_failed)?;
         let done = transact(pool, self.database.options().patience, work).await;
@@ -87,13 +87,13 @@ impl StateStore for PostgresStateStore {
             "SELECT version, at, expires_at, value FROM backstop.state \
              WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
         )
-        .bind(&*stored(&scope.to_string()))
-        .bind(&*stored(key))
+        .bind(&*encode_text(&scope.to_string()))
+        .bind(&*encode_text(key))
         .bind(self.now())
         .fetch_optional(&mut *self.lend().await?)
         .await
         .map_err(unreadable)?;
-        row.as_ref().map(versioned).transpose()
+        row.as_ref().map(decode_versioned).transpose()
     }
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
@@ -151,12 +151,12 @@ impl StateStore for PostgresStateStore {
                  AND (expires_at IS NULL OR expires_at > $5) ORDER BY key DESC LIMIT $6"
             }
         };
-        let prefix = stored(&prefix).into_owned();
+        let prefix = encode_text(&prefix).into_owned();
         let rows = sqlx::query(listed)
-            .bind(&*stored(&scope.to_string()))
+            .bind(&*encode_text(&scope.to_string()))
             .bind(&prefix)
             .bind(prefix_end(&prefix))
-            .bind(after.map(|after| stored(&after).into_owned()))
+            .bind(after.map(|after| encode_text(&after).into_owned()))
             .bind(self.now())
             .bind(i64::from(limit))
             .fetch_all(&mut *self.lend().await?)
@@ -167,7 +167,7 @@ impl StateStore for PostgresStateStore {
 
     async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
         let StateQuery { scope, prefix, limit, .. } = query;
-        let wanted = indexed(text);
+        let wanted = index_words(text);
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
@@ -180,8 +180,8 @@ impl StateStore for PostgresStateStore {
              version DESC LIMIT $5",
         )
         .bind(wanted)
-        .bind(&*stored(&scope.to_string()))
-        .bind(&*stored(&prefix))
+        .bind(&*encode_text(&scope.to_string()))
+        .bind(&*encode_text(&prefix))
         .bind(self.now())
         .bind(i64::from(limit))
         .fetch_all(&mut *self.lend().await?)
@@ -199,7 +199,7 @@ impl StateStore for PostgresStateStore {
              SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM backstop.state AS state \
              WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3",
         )
-        .bind(&*stored(&after.map(ToString::to_string).unwrap_or_default()))
+        .bind(&*encode_text(&after.map(ToString::to_string).unwrap_or_default()))
         .bind(self.now())
         .bind(i64::from(limit))
         .fetch_all(&mut *self.lend().await?)
@@ -236,7 +236,7 @@ enum Changed {
 struct Write<'a>(&'a PreparedWrite);
 
 #[async_trait]
-impl Work for Write<'_> {
+impl TransactionWork for Write<'_> {
     type Done = Changed;
     type Error = StoreError;
 
@@ -266,23 +266,23 @@ impl Work for Write<'_> {
             _ => return Err(unknown()),
         };
         let expected = match write.expected {
-            Expected::Version(version) => Some(signed(version)),
+            Expected::Version(version) => Some(to_i64(version)),
             _ => None,
         };
         loop {
             let version: Option<i64> = sqlx::query_scalar(statement)
-                .bind(&*stored(&scope))
-                .bind(&*stored(key))
+                .bind(&*encode_text(&scope))
+                .bind(&*encode_text(key))
                 .bind(write.at.as_millis())
                 .bind(write.expires_at.map(Timestamp::as_millis))
                 .bind(write.value.get())
-                .bind(indexed(&write.words))
+                .bind(index_words(&write.words))
                 .bind(expected)
                 .fetch_optional(&mut *connection)
                 .await
                 .map_err(Fault::from)?;
             if let Some(version) = version {
-                return Ok(Changed::Done(unsigned(version)));
+                return Ok(Changed::Done(to_u64(version)));
             }
             let found = find_version(connection, &scope, key, write.at.as_millis()).await?;
             // The value that was in the way may be gone by now.
@@ -306,7 +306,7 @@ struct Delete<'a> {
 }
 
 #[async_trait]
-impl Work for Delete<'_> {
+impl TransactionWork for Delete<'_> {
     type Done = Changed;
     type Error = StoreError;
 
@@ -316,7 +316,7 @@ impl Work for Delete<'_> {
             Expected::Any => None,
             // No value is removed, and what is found says whether that was expected.
             Expected::Absent => Some(0),
-            Expected::Version(version) => Some(signed(version)),
+            Expected::Version(version) => Some(to_i64(version)),
             _ => return Err(unknown()),
         };
         let version: Option<i64> = sqlx::query_scalar(
@@ -324,15 +324,15 @@ impl Work for Delete<'_> {
              AND (expires_at IS NULL OR expires_at > $3) AND version = coalesce($4, version) \
              RETURNING version",
         )
-        .bind(&*stored(&scope))
-        .bind(&*stored(self.key))
+        .bind(&*encode_text(&scope))
+        .bind(&*encode_text(self.key))
         .bind(self.now)
         .bind(expected)
         .fetch_optional(&mut *connection)
         .await
         .map_err(Fault::from)?;
         match version {
-            Some(version) => Ok(Changed::Done(unsigned(version))),
+            Some(version) => Ok(Changed::Done(to_u64(version))),
             None => {
                 let found = find_version(connection, &scope, self.key, self.now).await?;
                 Ok(Changed::Refused(found))
@@ -352,27 +352,27 @@ async fn find_version(
         "SELECT version FROM backstop.state WHERE scope = $1 AND key = $2 \
          AND (expires_at IS NULL OR expires_at > $3)",
     )
-    .bind(&*stored(scope))
-    .bind(&*stored(key))
+    .bind(&*encode_text(scope))
+    .bind(&*encode_text(key))
     .bind(now)
     .fetch_optional(connection)
     .await
     .map_err(Fault::from)?;
-    Ok(found.map(unsigned))
+    Ok(found.map(to_u64))
 }
 
 fn entry(row: &PgRow) -> Result<StateEntry, StateError> {
-    Ok((column(row, "key").map_err(unreadable)?, versioned(row)?))
+    Ok((column(row, "key").map_err(unreadable)?, decode_versioned(row)?))
 }
 
-fn versioned(row: &PgRow) -> Result<Versioned, StateError> {
+fn decode_versioned(row: &PgRow) -> Result<Versioned, StateError> {
     let version: i64 = row.try_get("version").map_err(unreadable)?;
     let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
     let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;
     let text: &str = row.try_get("value").map_err(unreadable)?;
     let value: JsonText =
         serde_json::from_str(text).map_err(|error| StateError::Serialization(error.to_string()))?;
-    let version = Versioned::new(value, unsigned(version), at);
+    let version = Versioned::new(value, to_u64(version), at);
     Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))
 }
 

@@ -7,10 +7,10 @@ use layer0::state::{Added, StateAdd};
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::rows::signed;
-use crate::state_words::indexed;
-use crate::text::stored;
-use crate::transact::Work;
+use crate::rows::to_i64;
+use crate::state_words::index_words;
+use crate::text::encode_text;
+use crate::transact::TransactionWork;
 
 /// An amount to add.
 pub(crate) struct StateAddition<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct StateAddition<'a> {
 }
 
 #[async_trait]
-impl Work for StateAddition<'_> {
+impl TransactionWork for StateAddition<'_> {
     /// `None` if the stored value is not a whole number.
     type Done = Option<Added>;
     type Error = StoreError;
@@ -39,13 +39,13 @@ impl Work for StateAddition<'_> {
              THEN known.value::numeric <= coalesce($7::numeric, known.value::numeric) END \
              RETURNING value",
         )
-        .bind(&*stored(&scope))
-        .bind(&*stored(key))
+        .bind(&*encode_text(&scope))
+        .bind(&*encode_text(key))
         .bind(at.as_millis())
         .bind(expires_at.map(Timestamp::as_millis))
         .bind(*amount)
-        .bind(indexed(key))
-        .bind(unless_above.map(signed))
+        .bind(index_words(key))
+        .bind(unless_above.map(to_i64))
         .fetch_optional(&mut *connection)
         .await
         .map_err(Fault::from)?;
@@ -54,8 +54,8 @@ impl Work for StateAddition<'_> {
         }
         let found: Option<String> =
             sqlx::query_scalar("SELECT value FROM backstop.state WHERE scope = $1 AND key = $2")
-                .bind(&*stored(&scope))
-                .bind(&*stored(key))
+                .bind(&*encode_text(&scope))
+                .bind(&*encode_text(key))
                 .fetch_optional(connection)
                 .await
                 .map_err(Fault::from)?;

@@ -6,11 +6,15 @@ use layer0::Timestamp;
 use layer0::state::Scope;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::text::encode_text;
 
 /// Removes the values of a scope, and counts them in `removed`, also where it fails part of the way.
-pub(crate) async fn clear(pool: &Pool, scope: &Scope, removed: &mut u64) -> Result<(), StoreError> {
+pub(crate) async fn clear(
+    pool: &ConnectionPool,
+    scope: &Scope,
+    removed: &mut u64,
+) -> Result<(), StoreError> {
     let scope = scope.to_string();
     loop {
         let mut lent = pool.lend().await?;
@@ -18,7 +22,7 @@ pub(crate) async fn clear(pool: &Pool, scope: &Scope, removed: &mut u64) -> Resu
             "DELETE FROM backstop.state WHERE scope = $1 AND key IN \
              (SELECT key FROM backstop.state WHERE scope = $1 ORDER BY key LIMIT 256)",
         )
-        .bind(&*stored(&scope))
+        .bind(&*encode_text(&scope))
         .execute(&mut *lent)
         .await
         .map_err(Fault::from)?;
@@ -31,7 +35,7 @@ pub(crate) async fn clear(pool: &Pool, scope: &Scope, removed: &mut u64) -> Resu
 }
 
 /// Removes the values that have expired, some at a time.
-pub(crate) async fn expire(pool: &Pool, now: Timestamp) -> Result<(), StoreError> {
+pub(crate) async fn expire(pool: &ConnectionPool, now: Timestamp) -> Result<(), StoreError> {
     loop {
         let mut lent = pool.lend().await?;
         let gone = sqlx::query(

@@ -4,11 +4,11 @@ use backstop_error_store::StoreError;
 use backstop_retention::StoreRetention;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 
 /// Stores the retention that this process has set, or returns the stored one.
 pub(crate) async fn agree_retention(
-    pool: &Pool,
+    pool: &ConnectionPool,
     own: StoreRetention,
 ) -> Result<StoreRetention, StoreError> {
     let mut lent = pool.lend().await?;

@@ -5,8 +5,8 @@ use backstop_error_store::StoreError;
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::rows::signed;
-use crate::transact::Work;
+use crate::rows::to_i64;
+use crate::transact::TransactionWork;
 
 /// Maximum number of rows of a run that one transaction removes.
 const BATCH: i64 = 512;
@@ -30,7 +30,7 @@ impl SweepEvents {
         .await
         .map_err(Fault::from)?;
         if references.rows_affected() > 0 {
-            return Ok(signed(references.rows_affected()));
+            return Ok(to_i64(references.rows_affected()));
         }
         for statement in [
             "DELETE FROM backstop.positions WHERE subscription IN \
@@ -50,7 +50,7 @@ impl SweepEvents {
 }
 
 #[async_trait]
-impl Work for SweepEvents {
+impl TransactionWork for SweepEvents {
     type Done = i64;
     type Error = StoreError;
 

@@ -11,7 +11,7 @@ use sqlx::postgres::PgRow;
 const ESCAPE: char = '\u{e000}';
 
 /// Encodes a text for a column.
-pub(crate) fn stored(text: &str) -> Cow<'_, str> {
+pub(crate) fn encode_text(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', ESCAPE]) {
         return Cow::Borrowed(text);
     }
@@ -65,10 +65,10 @@ mod tests {
     fn every_text_comes_back() {
         for text in ["", "plain", "a\0b", "\0", "\u{e000}", "\u{e000}0", "\0\u{e000}1\0", "ü\0€"]
         {
-            let kept = stored(text).into_owned();
+            let kept = encode_text(text).into_owned();
             assert!(!kept.contains('\0'), "{text:?}");
             assert_eq!(read(kept), text);
         }
-        assert!(matches!(stored("plain"), Cow::Borrowed(_)));
+        assert!(matches!(encode_text("plain"), Cow::Borrowed(_)));
     }
 }

@@ -9,7 +9,7 @@ use backstop_event_log::LogError;
 use sqlx::PgConnection;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 
 /// Delay before the same work is retried.
 const WAIT: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Work in a transaction. It may be repeated if the transaction failed.
 #[async_trait]
-pub(crate) trait Work: Sync {
+pub(crate) trait TransactionWork: Sync {
     /// The result of the work.
     type Done;
     /// The error of the work.
@@ -33,8 +33,8 @@ pub(crate) trait Work: Sync {
 /// # Cancel safety
 ///
 /// If the future is dropped, the work is done completely or not at all.
-pub(crate) async fn transact<W: Work>(
-    pool: &Pool,
+pub(crate) async fn transact<W: TransactionWork>(
+    pool: &ConnectionPool,
     patience: Duration,
     work: &W,
 ) -> Result<W::Done, W::Error> {

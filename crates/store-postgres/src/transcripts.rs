@@ -7,16 +7,19 @@ use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{hash_of, run_of, signed};
-use crate::text::{optional, stored};
-use crate::transact::Work;
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_hash, decode_run_id, to_i64};
+use crate::text::{encode_text, optional};
+use crate::transact::TransactionWork;
 
 /// The most parts of one read: links that lead in circles end there.
 const MAX_PARTS: i64 = 1_000;
 
 /// Reads the parts up to a run, newest first.
-pub(crate) async fn read(pool: &Pool, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+pub(crate) async fn read(
+    pool: &ConnectionPool,
+    until: &RunId,
+) -> Result<Vec<TranscriptPart>, LogError> {
     let rows = sqlx::query(
         "WITH RECURSIVE part (run_id, run, follows, place) AS ( \
          SELECT runs.id, runs.run, kept.follows, 1::bigint FROM backstop.runs AS runs \
@@ -28,7 +31,7 @@ pub(crate) async fn read(pool: &Pool, until: &RunId) -> Result<Vec<TranscriptPar
          WHERE place < $2) SELECT part.run, kept.head, kept.follows, kept.text, kept.digest \
          FROM part JOIN backstop.transcripts AS kept ON kept.run_id = part.run_id ORDER BY place",
     )
-    .bind(&*stored(until.as_str()))
+    .bind(&*encode_text(until.as_str()))
     .bind(MAX_PARTS)
     .fetch_all(&mut *pool.lend().await?)
     .await
@@ -39,8 +42,8 @@ pub(crate) async fn read(pool: &Pool, until: &RunId) -> Result<Vec<TranscriptPar
 fn part_in(row: &PgRow) -> Result<TranscriptPart, LogError> {
     let text: String = row.try_get("text").map_err(Fault::from)?;
     let follows = optional(row, "follows").map_err(Fault::from)?.map(RunId::from);
-    let (head, digest) = (hash_of(row, "head", 0)?, hash_of(row, "digest", 0)?);
-    Ok(TranscriptPart::from_stored(run_of(row)?, head, follows, text, digest))
+    let (head, digest) = (decode_hash(row, "head", 0)?, decode_hash(row, "digest", 0)?);
+    Ok(TranscriptPart::from_stored(decode_run_id(row)?, head, follows, text, digest))
 }
 
 /// Keeps parts, unless a text was erased since they were made. The rows of the runs are locked first: an erasure that
@@ -51,21 +54,21 @@ pub(crate) struct KeepTranscript<'a> {
 }
 
 #[async_trait]
-impl Work for KeepTranscript<'_> {
+impl TransactionWork for KeepTranscript<'_> {
     type Done = ();
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<(), LogError> {
         let parts = || self.parts.iter();
         let runs: Vec<String> =
-            parts().map(|part| stored(part.run.as_str()).into_owned()).collect();
+            parts().map(|part| encode_text(part.run.as_str()).into_owned()).collect();
         sqlx::query("SELECT 1 FROM backstop.runs WHERE run = ANY($1) ORDER BY id FOR KEY SHARE")
             .bind(&runs)
             .execute(&mut *connection)
             .await
             .map_err(Fault::from)?;
         let follows: Vec<Option<String>> = parts()
-            .map(|part| part.follows.as_ref().map(|run| stored(run.as_str()).into_owned()))
+            .map(|part| part.follows.as_ref().map(|run| encode_text(run.as_str()).into_owned()))
             .collect();
         let heads: Vec<Vec<u8>> = parts().map(|part| part.head.0.to_vec()).collect();
         // JSON is written as it is.
@@ -86,7 +89,7 @@ impl Work for KeepTranscript<'_> {
         .bind(follows)
         .bind(texts)
         .bind(digests)
-        .bind(signed(self.erasures))
+        .bind(to_i64(self.erasures))
         .execute(connection)
         .await
         .map_err(Fault::from)?;

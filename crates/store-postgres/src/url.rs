@@ -128,12 +128,12 @@ fn parameters(rest: &str) -> Vec<(&str, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (name, decoded(value)))
+        .map(|(name, value)| (name, decode_percent(value)))
         .collect()
 }
 
 /// Decodes percent-encoding.
-fn decoded(value: &str) -> String {
+fn decode_percent(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

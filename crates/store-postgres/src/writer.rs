@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::append::Append;
 use crate::fault::LOST;
 
-pub(crate) use self::job::Setup;
+pub(crate) use self::job::WriterSetup;
 use self::job::{Job, Queued};
 use self::lane::Lane;
 
@@ -40,7 +40,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the tasks. They connect when there is something to write.
-    pub(crate) fn start(setup: Setup) -> Self {
+    pub(crate) fn start(setup: WriterSetup) -> Self {
         let (setup, commits) = (Arc::new(setup), Arc::<AtomicU64>::default());
         let mut tasks = Vec::new();
         let lanes = std::array::from_fn(|_| {
@@ -60,7 +60,7 @@ impl Writer {
     /// Returns a function that queues the release of a run after the appends that are already queued, so that it is
     /// free only when they are written. The function does not keep the tasks alive.
     pub(crate) fn release(&self, run: RunId) -> Option<impl FnOnce(Option<u64>) + use<>> {
-        let jobs = self.of(&run)?.downgrade();
+        let jobs = self.find_jobs(&run)?.downgrade();
         Some(move |epoch| {
             if let Some(jobs) = jobs.upgrade() {
                 let _ = jobs.send(Queued { job: Job::Release(run, epoch), _permit: None });
@@ -69,7 +69,7 @@ impl Writer {
     }
 
     /// Returns the queue of a run's jobs.
-    fn of(&self, run: &RunId) -> Option<Jobs> {
+    fn find_jobs(&self, run: &RunId) -> Option<Jobs> {
         let mut hasher = DefaultHasher::new();
         run.hash(&mut hasher);
         let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Writer {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let (answer, answered) = oneshot::channel();
         let lost = || LogError::Failed(LOST.into());
-        let jobs = self.of(append.run()).ok_or(LogError::Closed)?;
+        let jobs = self.find_jobs(append.run()).ok_or(LogError::Closed)?;
         let job = Job::Append(append, answer);
         jobs.send(Queued { job, _permit: permit }).map_err(|_| lost())?;
         drop(jobs);

@@ -114,7 +114,7 @@ async fn looks(few: &SqliteErrorStore, many: &SqliteErrorStore, ids: &[ErrorId])
     let mut large = Vec::new();
     for id in ids.iter().step_by(ids.len() / LOOKS) {
         let began = now();
-        assert!(many.find(id).await.expect("it is read").found().is_some(), "it is found");
+        assert!(many.find(id).await.expect("it is read").into_item().is_some(), "it is found");
         large.push(began.elapsed());
     }
     rows.extend(row("show", large.clone(), large));

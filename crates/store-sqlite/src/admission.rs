@@ -6,7 +6,7 @@ use layer0::id::{RunId, SessionId};
 use sqlx::SqliteConnection;
 
 use crate::job_error::JobError;
-use crate::rows::{chain, signed, unsigned};
+use crate::rows::{chain, to_i64, to_u64};
 
 /// Checks that nothing that a new run needs was removed or is being removed.
 pub(crate) async fn admit_begin(
@@ -69,11 +69,11 @@ async fn admit_fork(connection: &mut SqliteConnection, forked: &RunForked) -> Re
     ))
     .bind(parent.as_str())
     .bind(1_i64)
-    .bind(signed(forked.at))
+    .bind(to_i64(forked.at))
     .fetch_one(connection)
     .await?;
     match erased {
-        Some(seq) => Err(JobError::Log(LogError::erased(unsigned(seq)))),
+        Some(seq) => Err(JobError::Log(LogError::erased_event(to_u64(seq)))),
         None => Ok(()),
     }
 }

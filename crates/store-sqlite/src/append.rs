@@ -13,8 +13,8 @@ use sqlx::SqliteConnection;
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::many::{MAX_ROWS, Many, Values};
-use crate::rows::signed;
+use crate::many::{MAX_ROWS, Many, RowValues};
+use crate::rows::to_i64;
 use crate::{admission, approvals, inbox, lost_tails, seals, sessions, subscriptions};
 
 /// An append with everything that can be prepared before the writer's turn.
@@ -149,8 +149,8 @@ async fn check_claim(connection: &mut SqliteConnection, append: &Append) -> Resu
     let held: Option<i64> =
         sqlx::query_scalar("SELECT 1 FROM runs WHERE run = $1 AND last_seq = $2 AND epoch = $3")
             .bind(append.batch.run.as_str())
-            .bind(signed(append.before()))
-            .bind(signed(append.batch.epoch))
+            .bind(to_i64(append.before()))
+            .bind(to_i64(append.batch.epoch))
             .fetch_optional(connection)
             .await?;
     held.map(drop).ok_or_else(|| append.conflict())
@@ -175,7 +175,7 @@ pub(crate) async fn write_rows(
     Ok(())
 }
 
-fn bind(values: &mut Values, (append, record): &(&Append, &Record)) {
+fn bind(values: &mut RowValues, (append, record): &(&Append, &Record)) {
     let Batch { run, epoch, records, summary, .. } = &append.batch;
     let is_last = records.last().is_some_and(|last| last.seq == record.seq);
     let erased = match &record.payload {
@@ -184,13 +184,13 @@ fn bind(values: &mut Values, (append, record): &(&Append, &Record)) {
     };
     values
         .put(run.as_str())
-        .put(signed(append.before()))
-        .put(signed(*epoch))
-        .put(signed(record.seq))
+        .put(to_i64(append.before()))
+        .put(to_i64(*epoch))
+        .put(to_i64(record.seq))
         .put(record.at.as_millis())
         .put(&*record.event_type)
         .put(record.actor.as_str())
-        .put(record.caused_by.map(signed))
+        .put(record.caused_by.map(to_i64))
         .put(i64::from(record.schema))
         .put(&record.hash.0[..])
         .put(record.payload.text().unwrap_or_default())
@@ -212,7 +212,7 @@ async fn begin(
     let Batch { run, summary, .. } = &append.batch;
     admission::admit_begin(connection, &append.batch).await?;
     let terms = summary.terms.alone();
-    let labels = (!summary.labels.is_empty()).then(|| JsonText::of(&*summary.labels));
+    let labels = (!summary.labels.is_empty()).then(|| JsonText::from_value(&*summary.labels));
     let labels = labels.transpose().map_err(|error| LogError::Failed(error.into()));
     let labels = labels.map_err(JobError::Log)?;
     let made = sqlx::query(
@@ -228,7 +228,7 @@ async fn begin(
     .bind(summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
     .bind(terms.get())
     .bind(owner)
-    .bind(signed(append.batch.epoch))
+    .bind(to_i64(append.batch.epoch))
     .bind(labels.map(|labels| labels.get().to_owned()))
     .bind(&*summary.agent)
     .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))

@@ -9,8 +9,8 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{signed, unsigned};
-use crate::sent::Sent;
+use crate::rows::{to_i64, to_u64};
+use crate::sent::SubmittedRequest;
 
 /// Kind of a row that expires an approval.
 const EXPIRY: &str = "expiry";
@@ -28,7 +28,7 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                 .bind(open.id.as_str())
                 .bind(open.run.as_str())
                 .bind(open.call_id.as_str())
-                .bind(signed(open.seq))
+                .bind(to_i64(open.seq))
                 .execute(&mut *connection)
                 .await?;
             }
@@ -68,7 +68,7 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
 pub(crate) async fn admit(
     connection: &mut SqliteConnection,
     id: &ApprovalId,
-    sent: &Sent,
+    sent: &SubmittedRequest,
 ) -> Result<bool, JobError> {
     let asked = sqlx::query(
         "SELECT approvals.id, approvals.run, seq, events.at, type, events.data, inbox.kind, \
@@ -93,7 +93,7 @@ pub(crate) async fn admit(
         return Err(JobError::Log(LogError::ApprovalExpired(id.clone())));
     }
     let is_to_stop = asked.as_ref().map(|row| row.try_get::<bool, _>("stops")).transpose()?;
-    match asked.filter(|_| decided.is_none()).as_ref().and_then(open_of) {
+    match asked.filter(|_| decided.is_none()).as_ref().and_then(decode_approval) {
         None => Ok(false),
         Some(_) if is_decision && is_to_stop == Some(true) => Ok(false),
         Some(open) if is_decision => {
@@ -118,11 +118,11 @@ pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogE
     .fetch_all(readers)
     .await
     .map_err(Fault::from)?;
-    Ok(rows.iter().filter_map(open_of).collect())
+    Ok(rows.iter().filter_map(decode_approval).collect())
 }
 
 /// Decodes an approval from the event that requested it; `None` if the event was changed.
-fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
+fn decode_approval(row: &SqliteRow) -> Option<OpenApproval> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let id = text("id")?;
     let asked = match EventKind::decode(&text("type")?, &text("data")?) {
@@ -133,6 +133,6 @@ fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
         }
     };
     let requested_at = Timestamp::from_millis(row.try_get("at").ok()?);
-    let seq = unsigned(row.try_get("seq").ok()?);
+    let seq = to_u64(row.try_get("seq").ok()?);
     Some(OpenApproval::new(text("run")?.into(), seq, requested_at, asked))
 }

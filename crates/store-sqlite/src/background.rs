@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::database::Database;
 use crate::expired::ForgetExpired;
 use crate::fault::Fault;
-use crate::prune::{self, Kind};
+use crate::prune::{self, PruneStatements};
 use crate::start_keys::ExpireKeys;
 use crate::state::ExpireState;
 use crate::store_row::agree_retention;
@@ -34,7 +34,7 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
     let pruning = database.clone();
     database.upkeep().watch(|earlier| {
         tokio::spawn(async move {
-            earlier.ended().await;
+            earlier.wait_for_end().await;
             if let Err(error) = work(&pruning, retention, now).await {
                 tracing::warn!(%error, "pruning failed; it is tried again later");
             }
@@ -47,7 +47,7 @@ pub(crate) fn after(database: &Database, at: Timestamp) {
 ///
 /// A clock that is ahead then removes nothing that others have just written; after a pause of more than a day, the next
 /// process trusts its clock.
-async fn trusted(database: &Database, now: Timestamp) -> Result<Timestamp, StoreError> {
+async fn read_trusted_time(database: &Database, now: Timestamp) -> Result<Timestamp, StoreError> {
     let own: Vec<RunId> = database.own_runs();
     let own: Vec<&str> = own.iter().map(RunId::as_str).collect();
     let newest: Option<i64> = sqlx::query_scalar(
@@ -74,7 +74,7 @@ async fn work(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let retention = agree_retention(database.readers(), database.for_writing()?, retention).await?;
-    let now = trusted(database, now).await?;
+    let now = read_trusted_time(database, now).await?;
     if let Some(age) = retention.runs {
         let removed = backstop_retention::prune_runs(database, age, &[], now).await?;
         if !removed.runs.is_empty() {
@@ -88,7 +88,7 @@ async fn work(
     while database.for_writing()?.perform(ExpireState(now)).await? > 0 {}
     while database.for_writing()?.perform(ExpireKeys(now)).await? > 0 {}
     while database.for_writing()?.perform(ForgetExpired(now)).await? > 0 {}
-    for kind in Kind::ALL {
+    for kind in PruneStatements::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {
             tracing::info!(rows = pruned.rows, bytes = pruned.bytes, "errors or results pruned");

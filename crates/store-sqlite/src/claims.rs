@@ -7,7 +7,7 @@ use sqlx::{Row, SqliteConnection};
 use crate::job::{ClaimRequest, Claiming};
 use crate::job_error::JobError;
 use crate::lost_tails;
-use crate::rows::{signed, unsigned};
+use crate::rows::{to_i64, to_u64};
 
 /// Runs in the tree of run `$1` whose owner is neither `$2` nor one of the dead owners `$3`.
 macro_rules! others {
@@ -47,7 +47,7 @@ pub(crate) async fn take(
     .await?;
     for row in taken {
         if row.try_get(0)? {
-            return Ok(Claiming::Given(unsigned(row.try_get(1)?), lost));
+            return Ok(Claiming::Given(to_u64(row.try_get(1)?), lost));
         }
     }
     let held: Option<String> =
@@ -73,14 +73,14 @@ pub(crate) async fn free(
     )
         .bind(run.as_str())
         .bind(owner)
-        .bind(epoch.map(signed))
+        .bind(epoch.map(to_i64))
         .execute(connection)
         .await?;
     Ok(())
 }
 
 /// Returns the error of a claim that was not granted.
-pub(crate) fn refused(run: &RunId, claiming: &Claiming) -> LogError {
+pub(crate) fn claim_error(run: &RunId, claiming: &Claiming) -> LogError {
     match claiming {
         Claiming::NoRun => LogError::NotFound(run.clone()),
         Claiming::LostTail(tail) => LogError::lost_tail(run.clone(), tail.seq),

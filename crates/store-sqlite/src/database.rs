@@ -41,12 +41,12 @@ const IN_MEMORY: &str = ":memory:";
 /// An open database. Clones share it.
 #[derive(Clone)]
 pub struct Database {
-    inner: Arc<Inner>,
+    inner: Arc<DatabaseInner>,
     /// The key that seals new runs.
     key: Option<LogKey>,
 }
 
-struct Inner {
+struct DatabaseInner {
     path: PathBuf,
     readers: SqlitePool,
     /// `None` if the database was opened for reading.
@@ -186,7 +186,7 @@ impl Database {
             return Err(OpenError::Missing(path.to_owned()));
         }
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DatabaseInner {
                 path: path.to_owned(),
                 readers: readers(options),
                 writer: None,
@@ -219,7 +219,7 @@ impl Database {
             return Err(error);
         }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
-        owner.opened();
+        owner.record_identity();
         let (claims, owner) = (Claims::default(), Arc::new(owner));
         let lookout = Lookout::default();
         if !owner.is_in_memory() {
@@ -234,7 +234,7 @@ impl Database {
         ));
         let (path, upkeep) = (path.to_owned(), Upkeep::new(keeps.retention));
         let (time, own_runs) = (keeps.time, Mutex::default());
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(DatabaseInner {
             path,
             readers,
             writer,
@@ -307,7 +307,7 @@ impl Database {
     /// and whether or not it exists. No other file may be written there.
     #[must_use]
     pub fn owns(&self, file: &Path) -> bool {
-        own_files::is_of(self.path(), file)
+        own_files::is_own_file(self.path(), file)
     }
 
     /// Returns the number of commits since the database was opened; 0 if it was opened for reading.

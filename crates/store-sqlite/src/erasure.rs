@@ -13,7 +13,7 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{chain, hash_of, payload_of, signed, unsigned};
+use crate::rows::{chain, decode_hash, decode_payload, to_i64, to_u64};
 use crate::seals;
 
 /// Number of failure messages that one transaction erases.
@@ -32,7 +32,7 @@ pub(crate) async fn erase(
          FROM chain JOIN runs ON runs.id = chain.run_id WHERE seq = $2"
     ))
     .bind(run.as_str())
-    .bind(signed(seq))
+    .bind(to_i64(seq))
     .fetch_optional(database.readers())
     .await
     .map_err(Fault::from)?;
@@ -40,7 +40,7 @@ pub(crate) async fn erase(
     let event =
         ErasedEvent::read(database, &row)?.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
     let session: String = row.try_get("session").map_err(Fault::from)?;
-    let call = match payload_of(&row, seq)? {
+    let call = match decode_payload(&row, seq)? {
         Payload::Salted(_, text) => call_in(&text),
         _ => None,
     };
@@ -85,7 +85,7 @@ async fn copies_with(
             "SELECT 1 FROM chain WHERE seq = $2 AND hash = $3 AND erased IS NULL"
         ))
         .bind(&run)
-        .bind(signed(seq))
+        .bind(to_i64(seq))
         .bind(&hash.0[..])
         .fetch_optional(database.readers())
         .await
@@ -115,9 +115,9 @@ impl ErasedEvent {
     ///
     /// [`LogError::KeyMissing`] if the run is sealed with a key that the database does not have.
     fn read(database: &Database, row: &SqliteRow) -> Result<Option<Self>, LogError> {
-        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-        let Some(digest) = payload_of(row, seq)?.digest() else { return Ok(None) };
-        let hash = hash_of(row, "hash", seq)?;
+        let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+        let Some(digest) = decode_payload(row, seq)?.digest() else { return Ok(None) };
+        let hash = decode_hash(row, "hash", seq)?;
         let run = RunId::from(row.try_get::<String, _>("owner").map_err(Fault::from)?);
         let key_id: Option<String> = row.try_get("key_id").map_err(Fault::from)?;
         let key = database.key_named(key_id.as_deref())?;
@@ -139,7 +139,7 @@ impl ErasedEvent {
         if let (Some(seal), 1..) = (&self.seal, erased.rows_affected()) {
             sqlx::query("INSERT OR REPLACE INTO erasures (run_id, seq, seal) VALUES ($1, $2, $3)")
                 .bind(self.run_id)
-                .bind(signed(self.seq))
+                .bind(to_i64(self.seq))
                 .bind(&seal.0[..])
                 .execute(connection)
                 .await?;

@@ -3,7 +3,7 @@ mod insert;
 use async_trait::async_trait;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
-    Pruned, Retention, StoreError, Stored,
+    Pruned, Retention, StoreError, StoredError,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, SessionId};
@@ -13,10 +13,10 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::expired::Expire;
 use crate::job_error::JobError;
-use crate::prune::{self, Kind};
+use crate::prune::{self, PruneStatements};
 use crate::{background, listing};
 
-pub(crate) use insert::{Insert, signed, write};
+pub(crate) use insert::{Insert, len_to_i64, write};
 
 /// The error store in a [`Database`].
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ impl SqliteErrorStore {
 
 #[async_trait]
 impl ErrorStore for SqliteErrorStore {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         let at = error.origin().at;
         let stored = self.0.for_writing()?.store(error).await?;
         background::after(&self.0, at);
@@ -63,7 +63,7 @@ impl ErrorStore for SqliteErrorStore {
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        prune::prune(&self.0, &Kind::ERRORS, retention, now).await
+        prune::prune(&self.0, &PruneStatements::ERRORS, retention, now).await
     }
 
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
@@ -106,7 +106,7 @@ impl Chore for KeepError {
         .bind(i64::try_from(error.occurrences()).unwrap_or(i64::MAX))
         .bind(error.at().as_millis())
         .bind(error.last_at().as_millis())
-        .bind(signed(error.raw().len()))
+        .bind(len_to_i64(error.raw().len()))
         .bind(i64::try_from(error.chars_kept()).unwrap_or(i64::MAX))
         .bind(error.summary())
         .bind(&**error.raw())

@@ -123,7 +123,7 @@ impl OpenError {
 /// Returns the error of a database that could not be opened.
 pub(crate) fn opening(path: &Path, error: sqlx::Error) -> OpenError {
     let (path, locked) = (path.to_owned(), Fault::is_locked(&error));
-    let source = said(error);
+    let source = into_plain_error(error);
     match locked {
         true => OpenError::Locked { path, source },
         false => OpenError::Unreadable { path, source },
@@ -200,7 +200,7 @@ const fn is_limited() -> bool {
 }
 
 /// Returns the error of SQLite without the prefix that the library adds.
-pub(crate) fn said(error: sqlx::Error) -> BoxError {
+pub(crate) fn into_plain_error(error: sqlx::Error) -> BoxError {
     match error {
         sqlx::Error::Database(error) => error.into_error(),
         other => other.into(),
@@ -213,11 +213,13 @@ impl From<sqlx::Error> for Fault {
             return Self::Closed;
         }
         match primary_code(&error) {
-            Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(said(error)),
-            Some(SQLITE_FULL) => Self::Full(said(error)),
+            Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(into_plain_error(error)),
+            Some(SQLITE_FULL) => Self::Full(into_plain_error(error)),
             // SQLite recognises a full disk, but not a limit on the file's size.
-            Some(SQLITE_IOERR) if is_growth(&error) && is_limited() => Self::Full(said(error)),
-            _ => Self::Failed(said(error)),
+            Some(SQLITE_IOERR) if is_growth(&error) && is_limited() => {
+                Self::Full(into_plain_error(error))
+            }
+            _ => Self::Failed(into_plain_error(error)),
         }
     }
 }

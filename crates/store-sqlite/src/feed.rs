@@ -13,7 +13,7 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::rows::{record_of, signed, unsigned};
+use crate::rows::{decode_record, to_i64, to_u64};
 
 // Constants in SQLite's integer type.
 const LOOKED_AT: u64 = FeedPage::MAX_LOOKED_AT as u64;
@@ -99,7 +99,7 @@ pub(crate) async fn read(
     if after == last {
         return Ok(FeedPage::new(Vec::new(), *cursor, true));
     }
-    let after = first_of(readers, filter, after, last).await?;
+    let after = find_start(readers, filter, after, last).await?;
     let until = match &filter.run {
         Some(run) => database.waypoints().page_end(readers, run, after).await?,
         None => Some(after.saturating_add(LOOKED_AT)),
@@ -108,11 +108,11 @@ pub(crate) async fn read(
     let rows = rows(readers, filter, (after, last), until).await?;
     let wanted: i64 = rows.first().map_or(Ok(0), |row| row.try_get("rows")).map_err(Fault::from)?;
     let is_whole =
-        unsigned(wanted) < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(0);
+        to_u64(wanted) < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(0);
     let records = rows.iter().map(|row| read_row(row, mark)).filter_map(Result::transpose);
     let records = records.collect::<Result<Vec<_>, _>>()?;
     let read_to = match (is_whole, rows.last(), until) {
-        (false, Some(row), _) => place_of(row, mark)?,
+        (false, Some(row), _) => read_cursor(row, mark)?,
         (_, _, None) => end,
         (_, _, Some(until)) => {
             Cursor::behind(until, hash_at(readers, until).await?.as_ref()).in_store(mark)
@@ -127,7 +127,7 @@ async fn end(readers: &SqlitePool, mark: Option<u32>) -> Result<Cursor, LogError
         .fetch_optional(readers)
         .await
         .map_err(Fault::from)?;
-    newest.as_ref().map_or(Ok(Cursor::start()), |row| place_of(row, mark))
+    newest.as_ref().map_or(Ok(Cursor::start()), |row| read_cursor(row, mark))
 }
 
 /// Returns whether a cursor can be after this event; `true` if the event was removed.
@@ -136,7 +136,7 @@ async fn fits(readers: &SqlitePool, cursor: &Cursor, number: u64) -> Result<bool
 }
 
 /// Returns the number after which to read: a session that is read from the start has no event before its first run.
-async fn first_of(
+async fn find_start(
     readers: &SqlitePool,
     filter: &EventFilter,
     after: u64,
@@ -149,7 +149,7 @@ async fn first_of(
         .await
         .map_err(Fault::from)?;
     // Runs that started in the meantime are after `last`.
-    Ok(first.map_or(last, |first| unsigned(first).saturating_sub(1)).min(last))
+    Ok(first.map_or(last, |first| to_u64(first).saturating_sub(1)).min(last))
 }
 
 /// Reads the first events after `after`, up to the event `until` if there is one, else up to `last`.
@@ -162,14 +162,14 @@ async fn rows(
     let types = (!filter.types.is_empty()).then(|| serde_json::to_string(&filter.types));
     let types = types.transpose().map_err(|error| LogError::Failed(error.into()))?;
     let query = sqlx::query(if filter.run.is_some() { OF_RUN } else { OF_ALL })
-        .bind(signed(after))
-        .bind(signed(until.unwrap_or(last)))
+        .bind(to_i64(after))
+        .bind(to_i64(until.unwrap_or(last)))
         .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
         .bind(types)
-        .bind(signed(MAX_RECORDS))
-        .bind(signed(MAX_BYTES));
+        .bind(to_i64(MAX_RECORDS))
+        .bind(to_i64(MAX_BYTES));
     let query = match &filter.run {
-        Some(run) => query.bind(run.as_str()).bind(until.map(signed)),
+        Some(run) => query.bind(run.as_str()).bind(until.map(to_i64)),
         None => query,
     };
     Ok(query.fetch_all(readers).await.map_err(Fault::from)?)
@@ -178,8 +178,8 @@ async fn rows(
 /// Decodes an event; a row that was changed into something else is skipped, so that it does not block later events.
 fn read_row(row: &SqliteRow, mark: Option<u32>) -> Result<Option<FeedRecord>, LogError> {
     let run: RunId = row.try_get::<String, _>("run").map_err(Fault::from)?.into();
-    match record_of(row) {
-        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row, mark)?))),
+    match decode_record(row) {
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, read_cursor(row, mark)?))),
         Err(error) => {
             tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
             Ok(None)
@@ -187,15 +187,15 @@ fn read_row(row: &SqliteRow, mark: Option<u32>) -> Result<Option<FeedRecord>, Lo
     }
 }
 
-fn place_of(row: &SqliteRow, mark: Option<u32>) -> Result<Cursor, LogError> {
-    let number = unsigned(row.try_get("id").map_err(Fault::from)?);
+fn read_cursor(row: &SqliteRow, mark: Option<u32>) -> Result<Cursor, LogError> {
+    let number = to_u64(row.try_get("id").map_err(Fault::from)?);
     let hash: Option<&[u8]> = row.try_get("hash").ok();
     Ok(Cursor::behind(number, hash.and_then(hash_from).as_ref()).in_store(mark))
 }
 
 async fn hash_at(readers: &SqlitePool, number: u64) -> Result<Option<Hash>, LogError> {
     let hash: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM events WHERE id = $1")
-        .bind(signed(number))
+        .bind(to_i64(number))
         .fetch_optional(readers)
         .await
         .map_err(Fault::from)?;

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::forget::MarkClean;
-use crate::own_files::folder_of;
+use crate::own_files::parent_folder;
 
 /// Error of a backup.
 #[derive(Debug, Error)]
@@ -86,7 +86,7 @@ impl Database {
         if self.owns(path) {
             return Err(BackupError::OwnFile(path.to_owned()));
         }
-        let folder = folder_of(path);
+        let folder = parent_folder(path);
         std::fs::metadata(folder.join(".")).map_err(failed)?;
         // The original message has the name of the temporary file, which the user does not know.
         let unnamed = |error: io::Error| failed(error.kind().into());

@@ -15,9 +15,9 @@ use sqlx::Row;
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::prune::{Kind, Whose, take_all};
+use crate::prune::{PruneStatements, Whose, take_all};
 use crate::removal::{Mark, Unmark};
-use crate::rows::signed;
+use crate::rows::to_i64;
 use crate::state::{clear_in_steps, merge_words};
 use crate::subscriptions;
 use crate::{removal, run_rows};
@@ -171,7 +171,7 @@ impl RunShelf for Database {
     }
 
     async fn connected_runs(&self, runs: &[RunId]) -> Result<Vec<RunRow>, StoreError> {
-        run_rows::connected(self.readers(), runs).await
+        run_rows::read_connected(self.readers(), runs).await
     }
 
     async fn session_runs(&self, sessions: &[SessionId]) -> Result<Vec<RunRow>, StoreError> {
@@ -197,7 +197,7 @@ impl RunShelf for Database {
     }
 
     async fn mark_forgetting(&self, session: &SessionId) -> Result<i64, StoreError> {
-        Ok(signed(self.for_writing()?.perform(Mark(session.clone())).await?))
+        Ok(to_i64(self.for_writing()?.perform(Mark(session.clone())).await?))
     }
 
     async fn unmark_forgetting(&self, marks: &[i64]) -> Result<(), StoreError> {
@@ -235,11 +235,11 @@ impl RunShelf for Database {
         removed: &mut Removed,
     ) -> Result<(), StoreError> {
         let (whose, is_silent) = (Whose::Session(session.as_str()), removal.is_silent);
-        removed.errors += take_all(self, &Kind::ERRORS, whose, !is_silent).await?;
+        removed.errors += take_all(self, &PruneStatements::ERRORS, whose, !is_silent).await?;
         for scope in session_scopes(session) {
             removed.state += clear_in_steps(self.for_writing()?, &scope).await?;
         }
-        removed.results += take_all(self, &Kind::RESULTS, whose, !is_silent).await?;
+        removed.results += take_all(self, &PruneStatements::RESULTS, whose, !is_silent).await?;
         if is_silent {
             self.for_writing()?.perform(Unexpire(session.clone())).await?;
         }

@@ -10,13 +10,13 @@ use crate::approvals;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::lookout::Lookout;
-use crate::rows::unsigned;
-use crate::sent::Sent;
+use crate::rows::to_u64;
+use crate::sent::SubmittedRequest;
 
 /// Inserts a request in a transaction, if its condition holds; returns the run that it addresses.
 pub(crate) async fn insert(
     connection: &mut SqliteConnection,
-    sent: &Sent,
+    sent: &SubmittedRequest,
 ) -> Result<Option<RunId>, JobError> {
     if let Some(approval) = sent.request.decides()
         && !approvals::admit(connection, approval, sent).await?
@@ -90,7 +90,7 @@ pub(crate) async fn take(
 ) -> Result<(), JobError> {
     for row in rows {
         sqlx::query("DELETE FROM inbox WHERE id = $1 AND run = $2")
-            .bind(crate::rows::signed(*row))
+            .bind(crate::rows::to_i64(*row))
             .bind(run.as_str())
             .execute(&mut *connection)
             .await?;
@@ -113,7 +113,7 @@ pub(crate) async fn read(
     .await
     .map_err(Fault::from)?;
     let read = |row| {
-        let message = message_of(run, row);
+        let message = decode_message(run, row);
         if message.is_none() {
             lookout.warn_once(run, row.try_get("id").unwrap_or(0));
         }
@@ -123,11 +123,11 @@ pub(crate) async fn read(
 }
 
 /// Decodes a row; `None` if it was changed.
-fn message_of(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
+fn decode_message(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let approval: Option<String> = row.try_get("approval").ok()?;
     let (kind, data, by) = (text("kind")?, text("data")?, text("sender")?);
     let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
     let at = Timestamp::from_millis(row.try_get("at").ok()?);
-    Some(InboxMessage::new(unsigned(row.try_get("id").ok()?), request?, by, at))
+    Some(InboxMessage::new(to_u64(row.try_get("id").ok()?), request?, by, at))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_error_store::{NewResult, StoreError, Stored};
+use backstop_error_store::{NewResult, StoreError, StoredError};
 use backstop_event_log::{KnownEnds, LogError};
 use layer0::event::LostTail;
 use layer0::id::{ResultId, RunId};
@@ -13,17 +13,17 @@ use crate::chore::Chore;
 use crate::errors::Insert;
 use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
-use crate::sent::Sent;
+use crate::sent::SubmittedRequest;
 use crate::state::{Change, Changed};
 
 /// A job of the writer, with the channel for its answer.
 pub(crate) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
-    Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
+    Store(Box<Insert>, oneshot::Sender<Result<StoredError, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
     Change(Box<Change>, oneshot::Sender<Result<Changed, StoreError>>),
     Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
-    Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
+    Send(Box<SubmittedRequest>, oneshot::Sender<Result<Option<RunId>, LogError>>),
     Claim(Box<ClaimRequest>, oneshot::Sender<Result<Claiming, LogError>>),
     /// Releases a run that was claimed under this epoch; without an epoch, a run whose claim nobody waits for any more.
     Release(RunId, Option<u64>),
@@ -72,10 +72,10 @@ pub(crate) enum Claiming {
 }
 
 /// The answer of a job, held back until the commit.
-pub(crate) enum Done {
+pub(crate) enum JobOutput {
     Appended,
     Performed(u64),
-    Stored(Stored),
+    Stored(StoredError),
     Put(ResultId),
     Changed(Changed),
     Sent(Option<RunId>),
@@ -102,21 +102,25 @@ impl Job {
     }
 
     /// Sends the answer; a caller that is gone is ignored.
-    pub(crate) fn answer(self, result: Result<Done, JobError>) {
+    pub(crate) fn answer(self, result: Result<JobOutput, JobError>) {
         match (self, result) {
             (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
             (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Store(_, answer), Ok(Done::Stored(stored))) => drop(answer.send(Ok(stored))),
+            (Self::Store(_, answer), Ok(JobOutput::Stored(stored))) => {
+                drop(answer.send(Ok(stored)))
+            }
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
+            (Self::Put(_, answer), Ok(JobOutput::Put(id))) => drop(answer.send(Ok(id))),
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Change(_, answer), Ok(Done::Changed(changed))) => drop(answer.send(Ok(changed))),
+            (Self::Change(_, answer), Ok(JobOutput::Changed(changed))) => {
+                drop(answer.send(Ok(changed)))
+            }
             (Self::Change(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
+            (Self::Send(_, answer), Ok(JobOutput::Sent(run))) => drop(answer.send(Ok(run))),
             (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Claim(_, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
+            (Self::Claim(_, answer), Ok(JobOutput::Claimed(claim))) => drop(answer.send(Ok(claim))),
             (Self::Claim(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
+            (Self::Chore(_, answer), Ok(JobOutput::Performed(many))) => drop(answer.send(Ok(many))),
             (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer looks like a writer that is gone.
             (

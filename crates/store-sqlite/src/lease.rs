@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use backstop_event_log::{AtWork, Claims, LogError};
+use backstop_event_log::{ActionGuard, Claims, LogError};
 use layer0::id::RunId;
 
 use crate::owner::{Owner, OwnerFile};
@@ -45,8 +45,8 @@ impl backstop_event_log::Lease for FileLease {
         self.holds()
     }
 
-    fn at_work(&self) -> Option<AtWork> {
-        Some(AtWork::new(()))
+    fn at_work(&self) -> Option<ActionGuard> {
+        Some(ActionGuard::new(()))
     }
 
     fn loss(&self, run: &RunId) -> LogError {
@@ -63,8 +63,8 @@ impl backstop_event_log::Lease for FileLease {
         }
     }
 
-    async fn ended(&self) {
-        let mut lost = self.owner.lost();
+    async fn wait_for_end(&self) {
+        let mut lost = self.owner.subscribe_to_losses();
         // The sender lives as long as the owner.
         while self.holds() && lost.changed().await.is_ok() {}
     }

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{QueryBuilder, Row, Sqlite};
 
 use crate::fault::Fault;
-use crate::runs::{of_code, one_of};
+use crate::runs::{of_code, push_runs};
 
 const COLUMNS: &str = "SELECT id, session, run, call_id, tool, reason, code, occurrences, at, \
     last_at, chars_kept, summary, raw FROM errors";
@@ -24,17 +24,17 @@ pub(crate) async fn error(
     let mut query = QueryBuilder::new(COLUMNS);
     query.push(" WHERE id = ").push_bind(id.as_str());
     let row = query.build().fetch_optional(readers).await.map_err(Fault::from)?;
-    match row.as_ref().map(record_of).transpose()? {
+    match row.as_ref().map(decode_error_record).transpose()? {
         Some(record) if session.is_none_or(|session| session == record.session()) => {
             Ok(Lookup::Found(record))
         }
         Some(_) => Ok(Lookup::Missing),
-        None => gone(readers, session, id.as_str()).await,
+        None => look_up_removed(readers, session, id.as_str()).await,
     }
 }
 
 /// Returns whether an id without a row was removed.
-pub(crate) async fn gone<T>(
+pub(crate) async fn look_up_removed<T>(
     readers: &SqlitePool,
     session: Option<&SessionId>,
     id: &str,
@@ -57,7 +57,7 @@ pub(crate) async fn errors(
 ) -> Result<Vec<ErrorRecord>, StoreError> {
     let mut query = list(filter);
     let rows = query.build().fetch_all(readers).await.map_err(Fault::from)?;
-    rows.iter().map(record_of).collect()
+    rows.iter().map(decode_error_record).collect()
 }
 
 /// Builds the query for the newest matching errors with an index: for a run, the index of its references. A `+`
@@ -80,7 +80,7 @@ fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter)
         }
         (None, Some(runs)) => {
             query.push(met).push("IN ");
-            one_of(query, runs);
+            push_runs(query, runs);
             query.push(")");
         }
         (None, None) => {
@@ -125,7 +125,7 @@ pub(crate) async fn results(
     filter: &ResultFilter,
 ) -> Result<Vec<ResultEntry>, StoreError> {
     let rows = list_results(filter).build().fetch_all(readers).await.map_err(Fault::from)?;
-    rows.iter().map(entry_of).collect()
+    rows.iter().map(decode_result_entry).collect()
 }
 
 /// Builds the query for the newest matching results. Unlike errors they have no index by tool, and they are few.
@@ -158,11 +158,11 @@ fn list_results(filter: &ResultFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-fn entry_of(row: &SqliteRow) -> Result<ResultEntry, StoreError> {
+fn decode_result_entry(row: &SqliteRow) -> Result<ResultEntry, StoreError> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
     let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
     let origin = Origin::new(at, text("session")?, text("run")?, text("call_id")?, text("tool")?);
-    Ok(ResultEntry::new(text("id")?, origin, number_of(row, "bytes")?))
+    Ok(ResultEntry::new(text("id")?, origin, read_number(row, "bytes")?))
 }
 
 /// Counts the errors that match a filter in groups.
@@ -188,16 +188,16 @@ pub(crate) async fn count(
     query.push(format_args!(") GROUP BY key ORDER BY {order} LIMIT "));
     query.push_bind(limit.map_or(-1, i64::from));
     let rows = query.build().fetch_all(readers).await.map_err(Fault::from)?;
-    rows.iter().map(count_of).collect()
+    rows.iter().map(decode_error_count).collect()
 }
 
-fn count_of(row: &SqliteRow) -> Result<ErrorCount, StoreError> {
+fn decode_error_count(row: &SqliteRow) -> Result<ErrorCount, StoreError> {
     let key: String = row.try_get("key").map_err(Fault::from)?;
-    let number = |column| number_of(row, column);
+    let number = |column| read_number(row, column);
     Ok(ErrorCount::new(key, number("errors")?, number("occurrences")?, number("chars_kept")?))
 }
 
-fn number_of(row: &SqliteRow, column: &str) -> Result<u64, StoreError> {
+fn read_number(row: &SqliteRow, column: &str) -> Result<u64, StoreError> {
     let number = row.try_get::<i64, _>(column).map_err(Fault::from)?;
     Ok(u64::try_from(number).unwrap_or(0))
 }
@@ -215,12 +215,12 @@ pub(crate) async fn stats(
     .fetch_all(readers)
     .await
     .map_err(Fault::from)?;
-    rows.iter().map(stats_of).collect()
+    rows.iter().map(decode_error_stats).collect()
 }
 
-fn stats_of(row: &SqliteRow) -> Result<ErrorStats, StoreError> {
+fn decode_error_stats(row: &SqliteRow) -> Result<ErrorStats, StoreError> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
-    let number = |column| number_of(row, column);
+    let number = |column| read_number(row, column);
     let author = Some(text("code")?).filter(|code| !code.is_empty());
     let reason = known_code(&text("reason")?);
     Ok(ErrorStats::new(text("tool")?, reason, author, text("session")?.into()).counting(
@@ -230,7 +230,7 @@ fn stats_of(row: &SqliteRow) -> Result<ErrorStats, StoreError> {
     ))
 }
 
-fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {
+fn decode_error_record(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(Fault::from);
     let count = |column: &str| number(column).map(|number| u64::try_from(number).unwrap_or(0));
@@ -241,7 +241,7 @@ fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {
     let reason = known_code(&text("reason")?);
     let record =
         ErrorRecord::of_row(text("id")?, origin, reason, author, &text("summary")?, &text("raw")?);
-    Ok(record.seen(count("occurrences")?, at("last_at")?, count("chars_kept")?))
+    Ok(record.with_occurrences(count("occurrences")?, at("last_at")?, count("chars_kept")?))
 }
 
 /// Only codes of the catalogue are stored; a row with another code was edited by hand.

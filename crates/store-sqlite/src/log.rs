@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
-    AttemptFilter, Batch, Bound, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KnownEnd, LogError, LogKey,
-    LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey, StartKeys,
-    Subscription, Terms, TranscriptPart, verify,
+    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KeyBinding, KnownEnd, LogError,
+    LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey,
+    StartKeys, Subscription, Terms, TranscriptPart, verify,
 };
 use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
@@ -15,15 +15,15 @@ use serde::de::DeserializeOwned;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::claims::refused;
+use crate::claims::claim_error;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job::{ClaimRequest, Claiming};
 use crate::lease::FileLease;
 use crate::lost_tails::{CompareBegun, CompareTail};
 use crate::owner::{OtherOwner, TAKEN_AFTER};
-use crate::rows::{chain, hash_of, record_of, signed, unsigned};
-use crate::sent::Sent;
+use crate::rows::{chain, decode_hash, decode_record, to_i64, to_u64};
+use crate::sent::SubmittedRequest;
 use crate::start_keys::Bind;
 use crate::transcripts::KeepTranscript;
 use crate::{
@@ -65,11 +65,11 @@ impl SqliteLog {
     ) -> Result<Vec<Record>, LogError> {
         let rows = sqlx::query(statement)
             .bind(run.as_str())
-            .bind(signed(from_seq))
+            .bind(to_i64(from_seq))
             .fetch_all(self.0.readers())
             .await
             .map_err(Fault::from)?;
-        rows.iter().map(record_of).collect()
+        rows.iter().map(decode_record).collect()
     }
 
     /// Polls for writes of other processes while there is a watch.
@@ -86,7 +86,7 @@ impl SqliteLog {
 
     /// Returns the summary from the record of a run whose row cannot be read.
     async fn recorded_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
-        let left = left_of(row);
+        let left = salvage_summary(row);
         let run = left.run.clone();
         let mut records = self.records(&run, 1).await?;
         records.retain(|record| record.seq <= left.last_seq);
@@ -104,7 +104,7 @@ impl SqliteLog {
             // The columns of the row replace the erased events.
             (summary.last_seq, summary.head) = (left.last_seq, left.head);
             (summary.session, summary.started_at) = (left.session, left.started_at);
-            summary.state = state_of(row)?;
+            summary.state = decode_state(row)?;
         }
         tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
         agreeing(row, summary)
@@ -113,15 +113,15 @@ impl SqliteLog {
     /// Returns the last run of a session. An unreadable run does not block the session; the rest of an open one can be
     /// closed.
     async fn last_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
-        let error = match summary_of(row) {
+        let error = match decode_summary(row) {
             Err(error @ LogError::UnreadableRun { .. }) => error,
             summary => return summary,
         };
         match self.recorded_summary(row).await {
             Err(error) if error.is_retryable() => Err(error),
             Err(_) => {
-                let mut left = left_of(row);
-                match state_of(row) {
+                let mut left = salvage_summary(row);
+                match decode_state(row) {
                     Ok(RunState::Finished | RunState::Failed) => {}
                     Ok(_) => left.state = RunState::Running,
                     Err(_) => return Err(error),
@@ -157,7 +157,7 @@ impl SqliteLog {
                 }
                 other => other,
             };
-            reserved.refused();
+            reserved.mark_refused();
             match given? {
                 Claiming::Held(owner) if !dead.contains(&owner) => {
                     let (own, id) = (Arc::clone(self.0.owner()), Arc::clone(&owner));
@@ -170,7 +170,7 @@ impl SqliteLog {
                     }
                     dead.push(owner);
                 }
-                other => return Err(refused(run, &other)),
+                other => return Err(claim_error(run, &other)),
             }
         }
     }
@@ -275,7 +275,7 @@ impl EventLog for SqliteLog {
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         let writer = self.0.writer().ok_or_else(read_only)?;
-        let run = writer.send(Sent { request, by: by.to_owned(), at }).await?;
+        let run = writer.send(SubmittedRequest { request, by: by.to_owned(), at }).await?;
         Ok(run.is_some())
     }
 
@@ -341,7 +341,7 @@ impl EventLog for SqliteLog {
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
-        match sound_summary_of(&row) {
+        match decode_sound_summary(&row) {
             Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
             Ok(summary) => {
                 let end = KnownEnd::new(&summary).in_incarnation(incarnation_in(&row)?);
@@ -354,7 +354,7 @@ impl EventLog for SqliteLog {
 
     async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         let Some(row) = self.row(run).await? else { return Ok(None) };
-        let summary = sound_summary_of(&row)?;
+        let summary = decode_sound_summary(&row)?;
         // Only the columns that runs are listed by.
         let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
         match summary.started_at.as_millis() == started_at {
@@ -369,7 +369,7 @@ impl EventLog for SqliteLog {
             .fetch_optional(self.0.readers())
             .await
             .map_err(Fault::from)?;
-        let Some(last_seq) = wanted.map(unsigned) else { return Ok(Vec::new()) };
+        let Some(last_seq) = wanted.map(to_u64) else { return Ok(Vec::new()) };
         let linked = self.select(LINKED, run, from_seq).await?;
         // Other processes may have appended in between.
         if linked
@@ -402,7 +402,7 @@ impl EventLog for SqliteLog {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.readers(), &filter).await?;
         // A changed row does not hide the others, and is listed itself.
-        Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
+        Ok(rows.iter().map(|row| decode_summary(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
 }
 
@@ -417,7 +417,7 @@ fn unreadable(row: &SqliteRow) -> RunSummary {
     summary
 }
 
-fn state_of(row: &SqliteRow) -> Result<RunState, LogError> {
+fn decode_state(row: &SqliteRow) -> Result<RunState, LogError> {
     let state: String = row.try_get("state").map_err(Fault::from)?;
     [
         RunState::Running,
@@ -432,10 +432,10 @@ fn state_of(row: &SqliteRow) -> Result<RunState, LogError> {
 }
 
 /// Returns the parts of an unreadable row that a writer needs to follow or end the run.
-fn left_of(row: &SqliteRow) -> RunSummary {
+fn salvage_summary(row: &SqliteRow) -> RunSummary {
     let mut summary = unreadable(row);
-    summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
-    summary.head = hash_of(row, "head", summary.last_seq).unwrap_or_default();
+    summary.last_seq = row.try_get("last_seq").map_or(0, to_u64);
+    summary.head = decode_hash(row, "head", summary.last_seq).unwrap_or_default();
     summary
 }
 
@@ -460,8 +460,8 @@ fn read_only() -> LogError {
 }
 
 /// Decodes a row, and checks that its columns agree with its summary.
-fn sound_summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
-    agreeing(row, summary_of(row)?)
+fn decode_sound_summary(row: &SqliteRow) -> Result<RunSummary, LogError> {
+    agreeing(row, decode_summary(row)?)
 }
 
 /// Checks that a summary agrees with the columns of its row.
@@ -469,7 +469,7 @@ fn agreeing(row: &SqliteRow, summary: RunSummary) -> Result<RunSummary, LogError
     let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
     let is_sound = summary.run.as_str() == text("run")?
         && summary.session.as_str() == text("session")?
-        && state_of(row).is_ok_and(|state| state == summary.state);
+        && decode_state(row).is_ok_and(|state| state == summary.state);
     match is_sound {
         true => Ok(summary),
         false => Err(disagrees(&summary)),
@@ -477,20 +477,20 @@ fn agreeing(row: &SqliteRow, summary: RunSummary) -> Result<RunSummary, LogError
 }
 
 const fn disagrees(summary: &RunSummary) -> LogError {
-    LogError::tampered(summary.last_seq, "its row does not say what its summary says")
+    LogError::tampered_event(summary.last_seq, "its row does not say what its summary says")
 }
 
-fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
+fn decode_summary(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let run: String = row.try_get("run").map_err(Fault::from)?;
     let columns = Columns { row, run: run.into() };
     let mut summary: RunSummary = columns
         .json("summary")?
         .ok_or_else(|| LogError::unreadable_run(columns.run.clone(), "its row has no summary"))?;
-    summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
-    summary.head = hash_of(row, "head", summary.last_seq)?;
+    summary.last_seq = to_u64(row.try_get("last_seq").map_err(Fault::from)?);
+    summary.head = decode_hash(row, "head", summary.last_seq)?;
     summary.parent = columns.text("parent")?.map(Into::into);
     summary.branch_of = columns.text("branch_of")?.map(Into::into);
-    summary.terms = columns.json("terms")?.map(Terms::of).unwrap_or_default();
+    summary.terms = columns.json("terms")?.map(Terms::new).unwrap_or_default();
     summary.labels = columns.json("labels")?.unwrap_or_default();
     Ok(summary)
 }
@@ -519,7 +519,12 @@ impl Columns<'_> {
 
 #[async_trait]
 impl StartKeys for SqliteLog {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         let bind = Arc::new(Bind::new(key, run, now));
         self.0.for_writing()?.perform_shared(bind.clone()).await?;
         background::after(&self.0, now);

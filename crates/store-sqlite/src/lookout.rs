@@ -112,7 +112,7 @@ impl Drop for Lookout {
 }
 
 /// The state of the last poll. The version is meaningful only for the connection that read it.
-struct Seen {
+struct LastPoll {
     connection: PoolConnection<Sqlite>,
     version: i64,
     /// Whether inboxes had requests.
@@ -124,11 +124,11 @@ struct Seen {
 /// The version of the data changes with each commit of another connection, and reading it reads no table.
 async fn look_once(
     readers: &SqlitePool,
-    seen: Option<Seen>,
+    seen: Option<LastPoll>,
     watches: &Watches,
-) -> Result<Seen, sqlx::Error> {
+) -> Result<LastPoll, sqlx::Error> {
     let (mut connection, before, had_requests) = match seen {
-        Some(Seen { connection, version, has_requests }) => {
+        Some(LastPoll { connection, version, has_requests }) => {
             (connection, Some(version), has_requests)
         }
         // Watchers may not have read writes from before the first poll.
@@ -143,7 +143,7 @@ async fn look_once(
     let has_requests = (is_changed || had_requests)
         && !watches.inboxes.is_empty()
         && ring_inboxes(&mut connection, watches).await?;
-    Ok(Seen { connection, version, has_requests })
+    Ok(LastPoll { connection, version, has_requests })
 }
 
 /// Wakes the runs that have requests; returns whether there are any.

@@ -11,7 +11,7 @@ use sqlx::{Row, SqliteConnection, SqliteExecutor};
 use crate::chore::Chore;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{chain, hash_of, signed, unsigned};
+use crate::rows::{chain, decode_hash, to_i64, to_u64};
 
 /// The row of a run, with the last accepted loss of its record.
 const RUN: &str = "SELECT last_seq, \
@@ -102,13 +102,13 @@ async fn has(
     tail: &LostTail,
 ) -> Result<bool, JobError> {
     let Some(row) = row else { return Ok(false) };
-    if unsigned(row.try_get("last_seq")?) < tail.seq {
+    if to_u64(row.try_get("last_seq")?) < tail.seq {
         return Ok(false);
     }
     let found: Option<Vec<u8>> =
         sqlx::query_scalar(chain!("SELECT hash FROM chain WHERE seq = $2"))
             .bind(run.as_str())
-            .bind(signed(tail.seq))
+            .bind(to_i64(tail.seq))
             .fetch_optional(connection)
             .await?;
     Ok(found.is_none_or(|hash| hash == tail.hash.0))
@@ -126,8 +126,8 @@ async fn find_mark(
 }
 
 fn read_tail(row: &SqliteRow) -> Result<LostTail, LogError> {
-    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-    Ok(LostTail::new(seq, hash_of(row, "hash", seq)?))
+    let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+    Ok(LostTail::new(seq, decode_hash(row, "hash", seq)?))
 }
 
 /// Marks a run, which refuses every write from then on.
@@ -141,7 +141,7 @@ async fn put_mark(
          ON CONFLICT (run) DO UPDATE SET seq = excluded.seq, hash = excluded.hash",
     )
     .bind(run.as_str())
-    .bind(signed(tail.seq))
+    .bind(to_i64(tail.seq))
     .bind(&tail.hash.0[..])
     .execute(&mut *connection)
     .await?;

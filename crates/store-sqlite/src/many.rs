@@ -21,7 +21,7 @@ pub(crate) struct Many {
 }
 
 /// The values of rows, in order.
-pub(crate) struct Values(Result<SqliteArguments, sqlx::error::BoxDynError>);
+pub(crate) struct RowValues(Result<SqliteArguments, sqlx::error::BoxDynError>);
 
 impl Many {
     /// Creates a statement from the text before and after the rows.
@@ -34,7 +34,7 @@ impl Many {
         &'static self,
         connection: &mut SqliteConnection,
         rows: &[T],
-        bind: impl Fn(&mut Values, &T),
+        bind: impl Fn(&mut RowValues, &T),
     ) -> Result<SqliteQueryResult, sqlx::Error> {
         let (text, values) = self.bound(rows, bind)?;
         sqlx::query_with(text, values).execute(connection).await
@@ -45,7 +45,7 @@ impl Many {
         &'static self,
         connection: &mut SqliteConnection,
         rows: &[T],
-        bind: impl Fn(&mut Values, &T),
+        bind: impl Fn(&mut RowValues, &T),
     ) -> Result<Vec<SqliteRow>, sqlx::Error> {
         let (text, values) = self.bound(rows, bind)?;
         sqlx::query_with(text, values).fetch_all(connection).await
@@ -54,9 +54,9 @@ impl Many {
     fn bound<T>(
         &self,
         rows: &[T],
-        bind: impl Fn(&mut Values, &T),
+        bind: impl Fn(&mut RowValues, &T),
     ) -> Result<(AssertSqlSafe<Arc<str>>, SqliteArguments), sqlx::Error> {
-        let mut values = Values(Ok(SqliteArguments::default()));
+        let mut values = RowValues(Ok(SqliteArguments::default()));
         rows.iter().for_each(|row| bind(&mut values, row));
         let values = values.0.map_err(sqlx::Error::Encode)?;
         // The text has only constants of this crate and question marks.
@@ -82,7 +82,7 @@ impl Many {
     }
 }
 
-impl Values {
+impl RowValues {
     /// Adds the value of the next column.
     pub(crate) fn put<'v, T: Encode<'v, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
         if let Ok(values) = &mut self.0

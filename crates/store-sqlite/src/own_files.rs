@@ -11,15 +11,15 @@ const OF_A_STORE: [&str; 5] = ["", "-wal", "-shm", "-journal", ".runs"];
 const OF_AN_OWNER: &str = "-owner-";
 
 /// Returns whether it is a file of a database, under any name.
-pub(crate) fn is_of(database: &Path, file: &Path) -> bool {
+pub(crate) fn is_own_file(database: &Path, file: &Path) -> bool {
     // The database may have been opened through a link.
     let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
     [database, &real].into_iter().flat_map(own_files).any(|own| {
         // A file that does not exist yet has only a name and a folder.
         let named = file.file_name() == own.file_name();
-        named && is_same(folder_of(file), folder_of(&own))
+        named && is_same(parent_folder(file), parent_folder(&own))
             || is_same(file, &own)
-            || is_same(folder_of(file), &own)
+            || is_same(parent_folder(file), &own)
     })
 }
 
@@ -29,7 +29,7 @@ fn own_files(database: &Path) -> Vec<PathBuf> {
         OF_A_STORE.iter().map(|suffix| with_suffix(database, suffix)).collect();
     let owner = with_suffix(database, OF_AN_OWNER);
     let begin = owner.file_name().unwrap_or_default().as_encoded_bytes();
-    let entries = std::fs::read_dir(folder_of(database)).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(parent_folder(database)).into_iter().flatten().flatten();
     let owners = entries.filter(|at| at.file_name().as_encoded_bytes().starts_with(begin));
     own.extend(owners.map(|owner| owner.path()));
     own
@@ -47,7 +47,7 @@ fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
 }
 
 /// Returns the folder of a file.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

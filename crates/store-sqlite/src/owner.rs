@@ -96,7 +96,7 @@ impl Owner {
     }
 
     /// Remembers the identity of the open database file, which must exist.
-    pub(crate) fn opened(&self) {
+    pub(crate) fn record_identity(&self) {
         if let Some(database) = &self.database {
             self.opened.get_or_init(|| FileIdentity::take(database));
         }
@@ -121,11 +121,11 @@ impl Owner {
 
     /// Returns the file of this owner, once it has one.
     pub(crate) fn file(&self) -> Option<Arc<OwnerFile>> {
-        self.locked().clone()
+        self.lock_owner_file().clone()
     }
 
     /// Returns a receiver that is notified when a file was lost.
-    pub(crate) fn lost(&self) -> watch::Receiver<()> {
+    pub(crate) fn subscribe_to_losses(&self) -> watch::Receiver<()> {
         self.lost.subscribe()
     }
 
@@ -143,7 +143,7 @@ impl Owner {
 
     /// Retires an owner whose file is gone, with its claims: a new owner is created for the next claim.
     fn retire_lost(&self, claims: &Claims) {
-        let mut locked = self.locked();
+        let mut locked = self.lock_owner_file();
         if let Some(gone) = locked.take_if(|file| !file.holds()) {
             claims.lose_all(&gone.id);
             drop(locked);
@@ -153,11 +153,11 @@ impl Owner {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Arc<OwnerFile>>> {
+    fn lock_owner_file(&self) -> MutexGuard<'_, Option<Arc<OwnerFile>>> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn removed(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn lock_removed(&self) -> MutexGuard<'_, HashSet<String>> {
         self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +167,7 @@ impl Owner {
 
     /// Returns the id of this owner; creates and locks its file if there is none.
     pub(crate) fn id(&self) -> io::Result<Arc<str>> {
-        self.id_in(&mut self.locked())
+        self.id_in(&mut self.lock_owner_file())
     }
 
     fn id_in(&self, locked: &mut Option<Arc<OwnerFile>>) -> io::Result<Arc<str>> {
@@ -175,7 +175,7 @@ impl Owner {
         if let Some(locked) = locked {
             return Ok(Arc::clone(&locked.id));
         }
-        self.removed().extend(remove_dead(database));
+        self.lock_removed().extend(remove_dead(database));
         let made = lock_new(database)?;
         let id = Arc::clone(&made.id);
         *locked = Some(Arc::new(made));
@@ -184,7 +184,7 @@ impl Owner {
 
     /// Returns the id as [`Owner::id`] does, and marks these runs as requested for it, before it can be lost.
     pub(crate) fn id_asking(&self, claims: &Claims, runs: &[RunId]) -> io::Result<Arc<str>> {
-        let mut locked = self.locked();
+        let mut locked = self.lock_owner_file();
         let id = self.id_in(&mut locked)?;
         runs.iter().for_each(|run| claims.ask_for(run, &id));
         Ok(id)
@@ -193,15 +193,15 @@ impl Owner {
     /// Returns the state of another owner.
     pub(crate) fn look(&self, id: &str) -> io::Result<OtherOwner> {
         let Some(database) = &self.database else { return Ok(OtherOwner::Dead) };
-        if self.removed().contains(id) {
+        if self.lock_removed().contains(id) {
             return Ok(OtherOwner::Dead);
         }
-        look_at(&path_of(database, id))
+        look_at(&owner_file_path(database, id))
     }
 
     /// Ends this owner, so that it can claim no run any more.
     pub(crate) fn end(&self) {
-        let locked = self.locked().take();
+        let locked = self.lock_owner_file().take();
         if let Some(file) = locked.filter(|file| file.holds()) {
             let _ = std::fs::remove_file(file.identity.path());
         }
@@ -210,7 +210,7 @@ impl Owner {
     /// Ends this owner when its database is closed. An owner that claimed nothing has not removed the files of dead
     /// owners yet.
     pub(crate) fn leave(&self) {
-        let has_claimed = self.locked().is_some();
+        let has_claimed = self.lock_owner_file().is_some();
         if !has_claimed && let Some(database) = &self.database {
             remove_dead(database);
         }
@@ -224,7 +224,7 @@ impl Drop for Owner {
     }
 }
 
-fn path_of(database: &Path, id: &str) -> PathBuf {
+fn owner_file_path(database: &Path, id: &str) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(SUFFIX);
     // A changed id leads to no other place.
@@ -238,7 +238,7 @@ fn lock_new(database: &Path) -> io::Result<OwnerFile> {
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let id: Arc<str> =
             random.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
-        let path = path_of(database, &id);
+        let path = owner_file_path(database, &id);
         let file = options().create_new(true).open(&path)?;
         // Another process may have found the file before it was locked, and considered it dead.
         if file.try_lock().is_ok() && path.exists() {
@@ -326,7 +326,7 @@ mod tests {
     fn files_of_dead_owners_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
-        std::fs::write(path_of(&database, "dead"), "").unwrap();
+        std::fs::write(owner_file_path(&database, "dead"), "").unwrap();
         let living = Owner::with_file(database.clone());
         living.id().unwrap();
         let other = Owner::with_file(database);

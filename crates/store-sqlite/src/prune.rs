@@ -18,7 +18,7 @@ use crate::expired::expire;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::life::life;
-use crate::rows::unsigned;
+use crate::rows::to_u64;
 
 /// Maximum number of rows, and of bytes of text, that one transaction removes.
 const BATCH_ROWS: usize = 64;
@@ -26,7 +26,7 @@ const BATCH_BYTES: i64 = 1024 * 1024;
 
 /// Errors or results.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct PruneStatements {
     totals: &'static str,
     /// Reads the rows after `$1` and `$2`, the longest unseen first.
     oldest: &'static str,
@@ -99,7 +99,7 @@ macro_rules! drop {
     };
 }
 
-impl Kind {
+impl PruneStatements {
     pub(crate) const ERRORS: Self = Self {
         totals: "SELECT coalesce(sum(errors), 0) AS many, coalesce(sum(bytes), 0) AS bytes \
                  FROM error_stats",
@@ -134,7 +134,7 @@ struct Candidate {
 /// Removes rows that exceed the retention now.
 pub(crate) async fn prune(
     database: &Database,
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     retention: Retention,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
@@ -153,7 +153,7 @@ pub(crate) async fn prune(
         // Kept only for one page: runs start and end during a pass.
         let mut lives: HashMap<SessionId, Life> = HashMap::new();
         for candidate in candidates {
-            let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
+            let is_too_much = retention.is_exceeded(to_u64(rows), to_u64(bytes));
             let seen = Timestamp::from_millis(candidate.seen);
             if !is_too_much && oldest.is_none_or(|oldest| seen >= oldest) {
                 break 'all;
@@ -188,7 +188,7 @@ pub(crate) async fn prune(
 
 async fn candidates(
     database: &Database,
-    kind: &Kind,
+    kind: &PruneStatements,
     (seen, number): (i64, i64),
 ) -> Result<Vec<Candidate>, StoreError> {
     let rows = sqlx::query(kind.oldest)
@@ -225,7 +225,7 @@ async fn refers(database: &Database, id: &str) -> Result<bool, StoreError> {
 
 async fn take(
     writer: &crate::writer::Writer,
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     rows: Vec<Candidate>,
     before: Pruned,
 ) -> Result<Pruned, StoreError> {
@@ -240,7 +240,7 @@ async fn take(
 
 /// Removes rows that are unchanged since they were chosen.
 struct Take {
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     rows: Vec<Candidate>,
     bytes: std::sync::atomic::AtomicU64,
 }
@@ -259,7 +259,7 @@ impl Chore for Take {
             let id: String = taken.try_get("id")?;
             expire(connection, &id, &taken.try_get::<String, _>("session")?).await?;
             many += 1;
-            bytes += unsigned(taken.try_get("bytes")?);
+            bytes += to_u64(taken.try_get("bytes")?);
         }
         self.bytes.store(bytes, std::sync::atomic::Ordering::Relaxed);
         Ok(many)
@@ -277,7 +277,7 @@ pub(crate) enum Whose<'a> {
 /// Removes all texts of a run or session. With `is_noted`, their ids answer "expired".
 pub(crate) async fn take_all(
     database: &Database,
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     whose: Whose<'_>,
     is_noted: bool,
 ) -> Result<u64, StoreError> {
@@ -301,7 +301,7 @@ pub(crate) async fn take_all(
 }
 
 struct TakeAll {
-    kind: &'static Kind,
+    kind: &'static PruneStatements,
     /// The only run that refers to them, if they are removed with a run.
     run: Option<String>,
     ids: Vec<String>,

@@ -14,8 +14,8 @@ use crate::database::Database;
 use crate::erasure::{erase_all, failures_about, failures_left};
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::prune::{Kind, Whose, take_all};
-use crate::rows::unsigned;
+use crate::prune::{PruneStatements, Whose, take_all};
+use crate::rows::to_u64;
 use crate::start_keys;
 
 /// Number of events that one transaction removes.
@@ -43,8 +43,8 @@ pub(crate) async fn remove(
     erase_all(database, failures).await?;
     for row in tree {
         let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
-        removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
-        removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;
+        removed.errors += take_all(database, &PruneStatements::ERRORS, whose, is_noted).await?;
+        removed.results += take_all(database, &PruneStatements::RESULTS, whose, is_noted).await?;
         while writer.perform(SweepEvents(row.id)).await? > 0 {}
         removed.runs.push(row.run.clone());
     }
@@ -61,7 +61,7 @@ pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
             .await
             .map_err(Fault::from)?;
     for (run_id, run, is_silent) in left {
-        for kind in Kind::ALL {
+        for kind in PruneStatements::ALL {
             take_all(database, kind, Whose::Run(&run), !is_silent).await?;
         }
         while writer.perform(SweepEvents(run_id)).await? > 0 {}
@@ -189,7 +189,7 @@ impl Chore for Mark {
             .bind(self.0.as_str())
             .execute(connection)
             .await?;
-        Ok(unsigned(mark.last_insert_rowid()))
+        Ok(to_u64(mark.last_insert_rowid()))
     }
 }
 

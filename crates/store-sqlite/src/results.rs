@@ -15,8 +15,8 @@ use crate::database::Database;
 use crate::expired::Expire;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::listing::{self, gone};
-use crate::prune::{self, Kind};
+use crate::listing::{self, look_up_removed};
+use crate::prune::{self, PruneStatements};
 
 pub(crate) use insert::write;
 
@@ -40,7 +40,9 @@ impl SqliteResultStore {
                 .fetch_optional(self.0.readers())
                 .await
                 .map_err(Fault::from)?;
-        let Some(row) = row else { return gone(self.0.readers(), session, id.as_str()).await };
+        let Some(row) = row else {
+            return look_up_removed(self.0.readers(), session, id.as_str()).await;
+        };
         let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
         let of: SessionId = text("session")?.into();
         if session.is_some_and(|session| *session != of) {
@@ -87,7 +89,7 @@ impl ResultStore for SqliteResultStore {
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        prune::prune(&self.0, &Kind::RESULTS, retention, now).await
+        prune::prune(&self.0, &PruneStatements::RESULTS, retention, now).await
     }
 
     fn hold(&self, session: &SessionId) -> Hold {

@@ -26,45 +26,45 @@ macro_rules! chain {
 pub(crate) use chain;
 
 /// Decodes an event from its row.
-pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
-    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+pub(crate) fn decode_record(row: &SqliteRow) -> Result<Record, LogError> {
+    let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
     // A row with other column types than this crate writes was changed by another program.
-    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let changed = |_| LogError::tampered_event(seq, "a column has another type");
     let actor: &str = row.try_get("actor").map_err(changed)?;
     let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
     let mut record = Record::new(
         seq,
         Timestamp::from_millis(row.try_get("at").map_err(changed)?),
         known_type(row.try_get("type").map_err(changed)?),
-        Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
-        payload_of(row, seq)?,
+        Actor::parse(actor).ok_or(LogError::tampered_event(seq, "its actor is unknown"))?,
+        decode_payload(row, seq)?,
     );
     record.caused_by = caused_by
         .map(|cause| {
-            u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
+            u64::try_from(cause).map_err(|_| LogError::tampered_event(seq, "its cause is negative"))
         })
         .transpose()?;
     record.schema =
         u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?).unwrap_or(u32::MAX);
-    record.hash = hash_of(row, "hash", seq)?;
+    record.hash = decode_hash(row, "hash", seq)?;
     Ok(record)
 }
 
 /// Decodes the payload of an event's row.
-pub(crate) fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
-    let changed = |_| LogError::tampered(seq, "a column has another type");
+pub(crate) fn decode_payload(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
+    let changed = |_| LogError::tampered_event(seq, "a column has another type");
     let bytes = |column| match row.try_get::<Option<&[u8]>, _>(column) {
         Err(sqlx::Error::ColumnNotFound(_)) => Ok(None),
         bytes => bytes.map_err(changed),
     };
     if bytes("erased")?.is_some() {
-        return hash_of(row, "erased", seq).map(Payload::Erased);
+        return decode_hash(row, "erased", seq).map(Payload::Erased);
     }
     let text = row.try_get("data").map_err(changed)?;
     match bytes("salt")?.map(<[u8; 16]>::try_from) {
         None => Ok(Payload::Plain(text)),
         Some(Ok(salt)) => Ok(Payload::Salted(Salt(salt), text)),
-        Some(Err(_)) => Err(LogError::tampered(seq, "its salt has another length")),
+        Some(Err(_)) => Err(LogError::tampered_event(seq, "its salt has another length")),
     }
 }
 
@@ -76,17 +76,20 @@ fn known_type(text: String) -> Cow<'static, str> {
 }
 
 /// Decodes a hash from a column.
-pub(crate) fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
+pub(crate) fn decode_hash(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
     let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
-    bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
+    bytes
+        .try_into()
+        .map(Hash)
+        .map_err(|_| LogError::tampered_event(seq, "its hash has another length"))
 }
 
 /// Converts a number to SQLite's integer type; its maximum represents greater numbers.
-pub(crate) fn signed(number: u64) -> i64 {
+pub(crate) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Converts a number that is never negative.
-pub(crate) fn unsigned(number: i64) -> u64 {
+pub(crate) fn to_u64(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

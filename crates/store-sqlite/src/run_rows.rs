@@ -77,7 +77,7 @@ pub(crate) async fn old(
 }
 
 /// Reads the rows of runs and of the runs connected with them.
-pub(crate) async fn connected(
+pub(crate) async fn read_connected(
     readers: &SqlitePool,
     runs: &[RunId],
 ) -> Result<Vec<RunRow>, StoreError> {

@@ -8,7 +8,7 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{QueryBuilder, Row, Sqlite};
 
 use crate::fault::{Fault, OlderSchema};
-use crate::rows::unsigned;
+use crate::rows::to_u64;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
@@ -54,7 +54,7 @@ pub(crate) async fn failed_attempts(
         // Only codes of the catalogue are recorded.
         let Some(entry) = code::find(&text("code")?) else { return Ok(None) };
         let day = Timestamp::from_millis(number("day")?.saturating_mul(DAY_MS));
-        let attempts = unsigned(number("attempts")?);
+        let attempts = to_u64(number("attempts")?);
         Ok(Some(FailedAttempts::new(day, text("provider")?, Code::new(entry.code), attempts)))
     };
     rows.iter().filter_map(|row| counted(row).transpose()).collect()
@@ -79,7 +79,7 @@ fn attempts(filter: &AttemptFilter) -> QueryBuilder<Sqlite> {
     if let Some(runs) = runs {
         // A `+` prevents a read of all events of a run.
         query.push(" AND +run_id IN (SELECT id FROM runs WHERE run IN ");
-        one_of(&mut query, runs);
+        push_runs(&mut query, runs);
         query.push(")");
     }
     query.push(" GROUP BY day, provider, code ORDER BY day, provider, code");
@@ -194,7 +194,7 @@ pub(crate) fn of_code(query: &mut QueryBuilder<Sqlite>, column: &str, wanted: &s
 }
 
 /// Adds runs as one parameter, since there may be more runs than parameters are allowed.
-pub(crate) fn one_of(query: &mut QueryBuilder<Sqlite>, runs: &[RunId]) {
+pub(crate) fn push_runs(query: &mut QueryBuilder<Sqlite>, runs: &[RunId]) {
     let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();
     query.push("(SELECT value FROM json_each(").push_bind(json!(runs).to_string()).push("))");
 }

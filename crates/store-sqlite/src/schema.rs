@@ -38,7 +38,7 @@ const MIGRATIONS: &[&str] = &[
 /// Application id of Backstop's files: "BSTP".
 const APPLICATION_ID: i64 = 0x4253_5450;
 
-fn known() -> i64 {
+fn latest_version() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
@@ -49,19 +49,21 @@ pub(crate) async fn migrate(
 ) -> Result<(), OpenError> {
     let unreadable = |source: sqlx::Error| opening(path, source);
     // A database of this version needs no lock.
-    if check(connection, path).await? == known() {
+    if check(connection, path).await? == latest_version() {
         return Ok(());
     }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
     // Read in the transaction, because another process may be migrating the same new file.
     let version = read_version(&mut transaction, path).await?;
-    if version < known() {
+    if version < latest_version() {
         for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
             sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(unreadable)?;
         }
         // PRAGMA takes no parameters; the numbers are constants.
-        let mark =
-            format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", known());
+        let mark = format!(
+            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}",
+            latest_version()
+        );
         sqlx::raw_sql(sqlx::AssertSqlSafe(mark))
             .execute(&mut *transaction)
             .await
@@ -91,11 +93,11 @@ async fn read_version(connection: &mut SqliteConnection, path: &Path) -> Result<
     if application != APPLICATION_ID && (tables > 0 || version > 0) {
         return Err(OpenError::Foreign(path.to_owned()));
     }
-    if version > known() {
+    if version > latest_version() {
         return Err(OpenError::SchemaNewer {
             path: path.to_owned(),
             found: version,
-            known: known(),
+            known: latest_version(),
         });
     }
     Ok(version)

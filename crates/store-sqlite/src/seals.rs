@@ -10,7 +10,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{hash_of, signed, unsigned};
+use crate::rows::{decode_hash, to_i64, to_u64};
 
 /// Seals the row of a run as it is in the transaction.
 pub(crate) async fn seal_row(
@@ -40,7 +40,7 @@ pub(crate) async fn keep_erasures(
             "INSERT OR REPLACE INTO erasures SELECT id, $2, $3 FROM runs WHERE runs.run = $1",
         )
         .bind(run.as_str())
-        .bind(signed(*seq))
+        .bind(to_i64(*seq))
         .bind(&seal.0[..])
         .execute(&mut *connection)
         .await?;
@@ -71,22 +71,22 @@ pub(crate) async fn read(
         .await
         .map_err(Fault::from)?;
     let erasure = |row: &SqliteRow| -> Result<(u64, Hash), LogError> {
-        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-        Ok((seq, hash_of(row, "seal", seq)?))
+        let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
+        Ok((seq, decode_hash(row, "seal", seq)?))
     };
     let erasures: Result<BTreeMap<u64, Hash>, LogError> = rows.iter().map(erasure).collect();
     Ok(RunSeals::new(verdict, erasures?))
 }
 
 fn kept_row(row: &SqliteRow) -> Result<KeptRow<'_>, LogError> {
-    let last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
+    let last_seq = to_u64(row.try_get("last_seq").map_err(Fault::from)?);
     Ok(KeptRow {
         run: row.try_get("run").map_err(Fault::from)?,
         session: row.try_get("session").map_err(Fault::from)?,
         parent: row.try_get("parent").map_err(Fault::from)?,
         branch_of: row.try_get("branch_of").map_err(Fault::from)?,
         last_seq,
-        head: hash_of(row, "head", last_seq)?,
+        head: decode_hash(row, "head", last_seq)?,
         summary: row.try_get("summary").map_err(Fault::from)?,
         terms: row.try_get("terms").map_err(Fault::from)?,
         labels: row.try_get("labels").map_err(Fault::from)?,

@@ -13,7 +13,7 @@ pub(crate) async fn begin(
     new: &RunSummary,
 ) -> Result<(), JobError> {
     let follows = new.follows.as_ref().map(|run| run.as_str().to_owned());
-    let of_new = Asked { run: new, follows };
+    let of_new = RunToOpen { run: new, follows };
     // The last of the transcript, where it is open or not the one to follow.
     let last = "SELECT run FROM (SELECT run, state, summary FROM runs \
         WHERE session = $1 AND parent IS NULL AND branch_of IS NULL AND run <> $2 ORDER BY id DESC LIMIT 1) \
@@ -30,12 +30,12 @@ pub(crate) async fn reopen(
     connection: &mut SqliteConnection,
     run: &RunSummary,
 ) -> Result<(), JobError> {
-    let reopened = Asked { run, follows: None };
+    let reopened = RunToOpen { run, follows: None };
     let follows = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL \
         AND id > (SELECT id FROM runs WHERE run = $2) AND json_valid(summary) \
         AND json_extract(summary, '$.follows') = $2 ORDER BY id LIMIT 1";
     if let Some(by) = reopened.find(&mut *connection, follows).await? {
-        return Err(JobError::Log(LogError::followed(run.run.clone(), by)));
+        return Err(JobError::Log(LogError::followed_run(run.run.clone(), by)));
     }
     let open = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL AND branch_of IS NULL \
         AND run <> $2 AND run <> $3 AND state IN ('running', 'waiting_approval', 'parked') LIMIT 1";
@@ -48,12 +48,12 @@ const BRANCHES: &str = "SELECT run FROM runs WHERE session = $1 AND run <> $2 AN
     AND branch_of IS NOT NULL AND state IN ('running', 'waiting_approval', 'parked') LIMIT 1";
 
 /// A run that is to be open.
-struct Asked<'a> {
+struct RunToOpen<'a> {
     run: &'a RunSummary,
     follows: Option<String>,
 }
 
-impl Asked<'_> {
+impl RunToOpen<'_> {
     /// Looks for a run: `$1` is the session, `$2` this run, `$3` the first that began of those that it was
     /// dispatched together with, `$4` the run that it follows.
     async fn find(

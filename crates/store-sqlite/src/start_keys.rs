@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, StartKey};
+use backstop_event_log::{KeyBinding, StartKey};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
@@ -17,7 +17,7 @@ pub(crate) struct Bind {
     run: RunId,
     at: Timestamp,
     /// The result, since a chore returns only a number.
-    bound: Mutex<Bound>,
+    bound: Mutex<KeyBinding>,
 }
 
 #[async_trait]
@@ -37,8 +37,8 @@ impl Chore for Bind {
         .execute(&mut *connection)
         .await?;
         let answer = match bound.rows_affected() {
-            0 => self.found(connection).await?,
-            _ => Bound::New,
+            0 => self.find_earlier(connection).await?,
+            _ => KeyBinding::New,
         };
         *self.bound.lock().unwrap_or_else(PoisonError::into_inner) = answer;
         Ok(bound.rows_affected())
@@ -47,16 +47,19 @@ impl Chore for Bind {
 
 impl Bind {
     pub(crate) fn new(key: &StartKey, run: &RunId, at: Timestamp) -> Self {
-        Self { key: key.clone(), run: run.clone(), at, bound: Mutex::new(Bound::New) }
+        Self { key: key.clone(), run: run.clone(), at, bound: Mutex::new(KeyBinding::New) }
     }
 
     /// Returns the result, once the chore was performed.
-    pub(crate) fn bound(&self) -> Bound {
+    pub(crate) fn bound(&self) -> KeyBinding {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the earlier binding of the key.
-    async fn found(&self, connection: &mut SqliteConnection) -> Result<Bound, JobError> {
+    async fn find_earlier(
+        &self,
+        connection: &mut SqliteConnection,
+    ) -> Result<KeyBinding, JobError> {
         let row = sqlx::query(
             "SELECT input, run, removed FROM start_keys WHERE operator = $1 AND key IN ($2, $3)",
         )
@@ -66,12 +69,12 @@ impl Bind {
         .fetch_one(connection)
         .await?;
         if row.try_get::<String, _>("input")? != self.key.input {
-            return Ok(Bound::Reused);
+            return Ok(KeyBinding::Reused);
         }
         let run = row.try_get::<String, _>("run")?.into();
         Ok(match row.try_get("removed")? {
-            true => Bound::Removed(run),
-            false => Bound::Earlier(run),
+            true => KeyBinding::Removed(run),
+            false => KeyBinding::Earlier(run),
         })
     }
 }

@@ -28,7 +28,7 @@ use add::Addition;
 pub(crate) use change::{Change, Changed, write};
 use removal::{Clear, Delete};
 pub(crate) use removal::{ExpireState, clear_in_steps, merge_words};
-use row::{unreadable, versioned};
+use row::{decode_versioned, unreadable};
 
 /// The state store in a [`Database`].
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl StateStore for SqliteStateStore {
         .fetch_optional(self.database.readers())
         .await
         .map_err(unreadable)?;
-        row.as_ref().map(versioned).transpose()
+        row.as_ref().map(decode_versioned).transpose()
     }
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
@@ -212,7 +212,8 @@ impl StateStore for SqliteStateStore {
 }
 
 fn entries(rows: &[SqliteRow]) -> Result<Vec<StateEntry>, StateError> {
-    let entry = |row: &SqliteRow| Ok((row.try_get("key").map_err(unreadable)?, versioned(row)?));
+    let entry =
+        |row: &SqliteRow| Ok((row.try_get("key").map_err(unreadable)?, decode_versioned(row)?));
     rows.iter().map(entry).collect()
 }
 

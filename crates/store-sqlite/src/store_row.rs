@@ -12,7 +12,7 @@ use sqlx::sqlite::SqlitePool;
 use crate::chore::Chore;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::unsigned;
+use crate::rows::to_u64;
 use crate::writer::Writer;
 
 /// The mark of a database, once read. It never changes.
@@ -34,7 +34,7 @@ impl StoreMark {
 /// Returns the number of erased events and removed runs; `None` for a file of an older version.
 pub(crate) async fn count_erasures(readers: &SqlitePool) -> Result<Option<u64>, LogError> {
     let erasures = read_column(readers, "SELECT erasures FROM store").await?;
-    Ok(erasures.map(unsigned))
+    Ok(erasures.map(to_u64))
 }
 
 /// Stores the retention that this process has set, or returns the stored one.

@@ -8,7 +8,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{signed, unsigned};
+use crate::rows::{to_i64, to_u64};
 
 /// Moves a subscription, in the transaction of an append to its segment.
 pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Result<(), JobError> {
@@ -20,7 +20,7 @@ pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Re
     )
     .bind(&**name)
     .bind(&**pattern)
-    .bind(signed(*segment))
+    .bind(to_i64(*segment))
     .bind(cursor.map(|cursor| cursor.to_string()))
     .execute(&mut *connection)
     .await?;
@@ -72,7 +72,7 @@ pub(crate) async fn find(
         .map_err(Fault::from)?;
     for row in positions {
         let run: String = row.try_get("run").map_err(Fault::from)?;
-        let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+        let seq = to_u64(row.try_get("seq").map_err(Fault::from)?);
         subscription.positions.insert(RunId::new(run), seq);
     }
     Ok(Some(subscription))
@@ -94,7 +94,7 @@ pub(crate) async fn all(readers: &SqlitePool) -> Result<Vec<Subscription>, LogEr
 
 fn subscription(row: &SqliteRow) -> Result<Subscription, LogError> {
     let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
-    let segment = unsigned(row.try_get("segment").map_err(Fault::from)?);
+    let segment = to_u64(row.try_get("segment").map_err(Fault::from)?);
     let cursor = text("cursor")?.parse().map_err(|error| LogError::Failed(Box::new(error)))?;
     Ok(Subscription::new(text("name")?, text("pattern")?, segment, cursor))
 }

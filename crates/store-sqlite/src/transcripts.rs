@@ -10,7 +10,7 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::rows::{hash_of, signed};
+use crate::rows::{decode_hash, to_i64};
 
 /// The most parts of one read: links that lead in circles end there.
 const MAX_PARTS: i64 = 1_000;
@@ -40,7 +40,7 @@ pub(crate) async fn read(
 fn part_in(row: &SqliteRow) -> Result<TranscriptPart, LogError> {
     let text = |column| row.try_get::<Option<String>, _>(column).map_err(Fault::from);
     let run = RunId::from(text("run")?.unwrap_or_default());
-    let hash = |column| -> Result<Hash, LogError> { hash_of(row, column, 0) };
+    let hash = |column| -> Result<Hash, LogError> { decode_hash(row, column, 0) };
     let part_text = text("text")?.unwrap_or_default();
     let follows = text("follows")?.map(RunId::from);
     Ok(TranscriptPart::from_stored(run, hash("head")?, follows, part_text, hash("digest")?))
@@ -67,7 +67,7 @@ impl Chore for KeepTranscript {
             .bind(part.follows.as_ref().map(RunId::as_str))
             .bind(&*part.text)
             .bind(&part.digest.0[..])
-            .bind(signed(self.erasures))
+            .bind(to_i64(self.erasures))
             .execute(&mut *connection)
             .await?;
             kept += written.rows_affected();

@@ -14,7 +14,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqlitePool;
 
 use crate::fault::Fault;
-use crate::rows::{signed, unsigned};
+use crate::rows::{to_i64, to_u64};
 
 /// Distance between two waypoints, in events of the run.
 const STRIDE: u64 = 512;
@@ -70,7 +70,7 @@ impl Waypoints {
         let next = self.walk(readers, run, &long, after).await?;
         let Some(next) = next.filter(|next| *next < long.last_event) else { return Ok(None) };
         let is_current: Option<i64> = sqlx::query_scalar(IS_CURRENT)
-            .bind(signed(next))
+            .bind(to_i64(next))
             .bind(long.id)
             .fetch_optional(readers)
             .await
@@ -96,14 +96,14 @@ impl Waypoints {
             return Ok(first);
         }
         let events: Vec<i64> = sqlx::query_scalar(WALK)
-            .bind(signed(long.last_event))
+            .bind(to_i64(long.last_event))
             .bind(long.id)
-            .bind(signed(to))
-            .bind(signed(STRIDE))
+            .bind(to_i64(to))
+            .bind(to_i64(STRIDE))
             .fetch_all(readers)
             .await
             .map_err(Fault::from)?;
-        let events: Vec<u64> = events.into_iter().map(unsigned).collect();
+        let events: Vec<u64> = events.into_iter().map(to_u64).collect();
         let first = first.or_else(|| events.iter().find(|event| **event > after).copied());
         let walked = WalkedRun { id: long.id, from: to, to: long.last_event, events };
         self.remember(run, walked, known.is_some());
@@ -147,14 +147,14 @@ impl Waypoints {
 async fn read_long_run(readers: &SqlitePool, run: &RunId) -> Result<Option<LongRun>, LogError> {
     let row = sqlx::query("SELECT id, last_event FROM runs WHERE run = $1 AND last_seq > $2")
         .bind(run.as_str())
-        .bind(signed(2 * STRIDE))
+        .bind(to_i64(2 * STRIDE))
         .fetch_optional(readers)
         .await
         .map_err(Fault::from)?;
     let Some(row) = row else { return Ok(None) };
     let last_event: Option<i64> = row.try_get("last_event").map_err(Fault::from)?;
     let id = row.try_get("id").map_err(Fault::from)?;
-    Ok(last_event.map(|event| LongRun { id, last_event: unsigned(event) }))
+    Ok(last_event.map(|event| LongRun { id, last_event: to_u64(event) }))
 }
 
 #[cfg(test)]

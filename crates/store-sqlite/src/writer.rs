@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_error_store::{NewError, NewResult, StoreError, Stored};
+use backstop_error_store::{NewError, NewResult, StoreError, StoredError};
 use backstop_event_log::{Batch, Claims, Incarnation, LogError, LogKey};
 use layer0::error::BoxError;
 use layer0::id::{ResultId, RunId};
@@ -18,12 +18,12 @@ use tokio::task::JoinHandle;
 use crate::append::Append;
 use crate::chore::Chore;
 use crate::errors::Insert;
-use crate::job::{ClaimRequest, Claiming, Done, Job, Queued, appends_alone};
+use crate::job::{ClaimRequest, Claiming, Job, JobOutput, Queued, appends_alone};
 use crate::job_error::JobError;
 use crate::lookout::Watches;
 use crate::many::MAX_ROWS;
 use crate::owner::Owner;
-use crate::sent::Sent;
+use crate::sent::SubmittedRequest;
 use crate::state::{Change, Changed};
 use crate::{append, claims, errors, inbox, results, state};
 
@@ -95,7 +95,7 @@ impl Writer {
         self.ask(|answer| Job::Append(append, answer)).await
     }
 
-    pub(crate) async fn send(&self, sent: Sent) -> Result<Option<RunId>, LogError> {
+    pub(crate) async fn send(&self, sent: SubmittedRequest) -> Result<Option<RunId>, LogError> {
         self.ask(|answer| Job::Send(Box::new(sent), answer)).await
     }
 
@@ -103,7 +103,7 @@ impl Writer {
         self.ask(|answer| Job::Claim(Box::new(request), answer)).await
     }
 
-    pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    pub(crate) async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         let insert = Box::new(Insert::new(error)?);
         self.ask(|answer| Job::Store(insert, answer)).await
     }
@@ -249,10 +249,13 @@ async fn commit(connected: &mut Connected, jobs: Vec<Job>) -> Vec<Job> {
     answer_all(connected, jobs, results)
 }
 
-async fn write_together(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+async fn write_together(
+    connected: &mut Connected,
+    jobs: &[Job],
+) -> Vec<Result<JobOutput, JobError>> {
     match transact(connected, jobs).await {
         Ok(done) => done.into_iter().map(Ok).collect(),
-        Err(error) if error.is_locked() => locked(jobs.len()),
+        Err(error) if error.is_locked() => locked_results(jobs.len()),
         Err(error) if jobs.len() == 1 => vec![Err(error)],
         Err(_) => transact_each(connected, jobs).await,
     }
@@ -261,7 +264,7 @@ async fn write_together(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<D
 fn answer_all(
     connected: &Connected,
     jobs: Vec<Job>,
-    results: Vec<Result<Done, JobError>>,
+    results: Vec<Result<JobOutput, JobError>>,
 ) -> Vec<Job> {
     let mut locked_out = Vec::new();
     let mut has_events = false;
@@ -269,11 +272,11 @@ fn answer_all(
         if let (Job::Append(append, _), Ok(_)) = (&job, &result) {
             has_events |= append.rows() > 0;
             if let Some(run) = append.frees() {
-                connected.claims.ended(run);
+                connected.claims.mark_released(run);
             }
         }
         // Done here and not when the answer is sent: a caller that no longer waits has sent the request too.
-        if let Ok(Done::Sent(Some(run))) = &result {
+        if let Ok(JobOutput::Sent(Some(run))) = &result {
             connected.watches.inboxes.ring(run);
         }
         match &job {
@@ -289,11 +292,11 @@ fn answer_all(
     locked_out
 }
 
-async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
+async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<JobOutput>, JobError> {
     if let Some(appends) = appends_alone(jobs) {
         append::write_rows(&mut connected.connection, &appends).await?;
         connected.count_commit();
-        return Ok(jobs.iter().map(|_| Done::Appended).collect());
+        return Ok(jobs.iter().map(|_| JobOutput::Appended).collect());
     }
     let owner = owner(connected, jobs).await?;
     let result = async {
@@ -310,12 +313,15 @@ async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, 
     result
 }
 
-fn locked(jobs: usize) -> Vec<Result<Done, JobError>> {
+fn locked_results(jobs: usize) -> Vec<Result<JobOutput, JobError>> {
     std::iter::repeat_with(|| Err(JobError::Locked)).take(jobs).collect()
 }
 
 /// Writes jobs in one transaction, without those that fail.
-async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+async fn transact_each(
+    connected: &mut Connected,
+    jobs: &[Job],
+) -> Vec<Result<JobOutput, JobError>> {
     match write_each(connected, jobs).await {
         Ok(results) => {
             connected.count_commit();
@@ -323,7 +329,7 @@ async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Do
         }
         Err(error) if error.is_locked() => {
             connected.recover().await;
-            locked(jobs.len())
+            locked_results(jobs.len())
         }
         Err(_) => {
             connected.recover().await;
@@ -334,14 +340,17 @@ async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Do
 
 /// Writes each job in its own transaction. When the disk is full, the database ends a shared transaction, and it is
 /// unknown which of the jobs does not fit.
-async fn transact_alone(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+async fn transact_alone(
+    connected: &mut Connected,
+    jobs: &[Job],
+) -> Vec<Result<JobOutput, JobError>> {
     let mut results = Vec::with_capacity(jobs.len());
     for job in jobs {
         let done = transact(connected, std::slice::from_ref(job)).await;
         let is_locked = done.as_ref().is_err_and(JobError::is_locked);
         results.push(done.and_then(|mut done| done.pop().ok_or_else(JobError::no_answer)));
         if is_locked {
-            results.extend(locked(jobs.len() - results.len()));
+            results.extend(locked_results(jobs.len() - results.len()));
             break;
         }
     }
@@ -351,7 +360,7 @@ async fn transact_alone(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<D
 async fn write_each(
     connected: &mut Connected,
     jobs: &[Job],
-) -> Result<Vec<Result<Done, JobError>>, JobError> {
+) -> Result<Vec<Result<JobOutput, JobError>>, JobError> {
     let mut results = Vec::with_capacity(jobs.len());
     let owner = owner(connected, jobs).await?;
     let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -400,7 +409,7 @@ async fn write(
     connection: &mut SqliteConnection,
     jobs: &[Job],
     owner: &str,
-) -> Result<Vec<Done>, JobError> {
+) -> Result<Vec<JobOutput>, JobError> {
     let (mut appends, mut inserts, mut changes) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         match job {
@@ -416,18 +425,18 @@ async fn write(
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
         done.push(match job {
-            Job::Append(..) => Done::Appended,
-            Job::Store(..) => Done::Stored(stored.next().ok_or_else(JobError::no_answer)?),
-            Job::Change(..) => Done::Changed(changed.next().ok_or_else(JobError::no_answer)?),
-            Job::Put(result, _) => Done::Put(results::write(connection, result).await?),
-            Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
-            Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),
+            Job::Append(..) => JobOutput::Appended,
+            Job::Store(..) => JobOutput::Stored(stored.next().ok_or_else(JobError::no_answer)?),
+            Job::Change(..) => JobOutput::Changed(changed.next().ok_or_else(JobError::no_answer)?),
+            Job::Put(result, _) => JobOutput::Put(results::write(connection, result).await?),
+            Job::Chore(chore, _) => JobOutput::Performed(chore.perform(connection).await?),
+            Job::Send(sent, _) => JobOutput::Sent(inbox::insert(connection, sent).await?),
             Job::Claim(request, _) => {
-                Done::Claimed(claims::take(connection, request, owner).await?)
+                JobOutput::Claimed(claims::take(connection, request, owner).await?)
             }
             Job::Release(run, epoch) => {
                 claims::free(connection, run, owner, *epoch).await?;
-                Done::Released
+                JobOutput::Released
             }
         });
     }

@@ -5,7 +5,7 @@ use syn::{
     PathArguments, Result, ReturnType, Type,
 };
 
-use crate::options::Options;
+use crate::options::ToolOptions;
 
 /// Writes the code of the tool, or a compile error at its place.
 pub(crate) fn expand(
@@ -13,7 +13,7 @@ pub(crate) fn expand(
     function: TokenStream,
     home: &TokenStream,
 ) -> TokenStream {
-    let written = Options::parse(options).and_then(|options| {
+    let written = ToolOptions::parse(options).and_then(|options| {
         let function = syn::parse2::<ItemFn>(function)?;
         let home = options.home.as_ref().map_or_else(|| home.clone(), |home| quote!(#home));
         write(&options, function, &home)
@@ -21,7 +21,7 @@ pub(crate) fn expand(
     written.unwrap_or_else(Error::into_compile_error)
 }
 
-fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<TokenStream> {
+fn write(options: &ToolOptions, mut function: ItemFn, home: &TokenStream) -> Result<TokenStream> {
     check_signature(&function)?;
     if options.probe_is_final && options.probe.is_none() {
         let why = "`probe_is_final` says of a probe that its word is final: add `probe = function`";
@@ -45,7 +45,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     let state_type = parameters.state.as_ref().map(|state| {
         quote! {
             fn state_type(&self) -> ::std::option::Option<#home::StateType> {
-                ::std::option::Option::Some(#home::StateType::of::<#state>())
+                ::std::option::Option::Some(#home::StateType::for_type::<#state>())
             }
         }
     });
@@ -105,7 +105,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
                 #home::ToolSpec::new(
                     #name,
                     #description,
-                    private::schema_of::<Arguments>(),
+                    private::generate_schema::<Arguments>(),
                 ) #(#capabilities)* #(#flags)* #expiry #approvers #timeout #once
             });
 
@@ -207,7 +207,7 @@ impl Parameters {
                     return Err(Error::new_spanned(ty, why));
                 }
                 parameters.state = Some(state.clone());
-                parameters.arguments.push(quote!(<#ty>::of(context)?));
+                parameters.arguments.push(quote!(<#ty>::from_context(context)?));
                 continue;
             }
             if let Type::Reference(_) = &**ty {

@@ -9,14 +9,14 @@ use syn::{
 
 /// The options between the parentheses of `#[tool(…)]`.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct ToolOptions {
     /// The path of `backstop_tool`, if it is not the default.
     pub(crate) home: Option<Path>,
     pub(crate) name: Option<String>,
     pub(crate) capabilities: Vec<String>,
     pub(crate) idempotent: bool,
     pub(crate) exploratory: bool,
-    pub(crate) approval: Option<Approval>,
+    pub(crate) approval: Option<ApprovalOptions>,
     pub(crate) timeout_ms: Option<u64>,
     /// The function that returns whether a call happened.
     pub(crate) probe: Option<Path>,
@@ -27,12 +27,12 @@ pub(crate) struct Options {
 
 /// The options between the parentheses of `approval(…)`.
 #[derive(Default)]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalOptions {
     pub(crate) expires_after_ms: Option<u64>,
     pub(crate) approvers: Vec<String>,
 }
 
-impl Options {
+impl ToolOptions {
     pub(crate) fn parse(tokens: proc_macro2::TokenStream) -> Result<Self> {
         let mut options = Self::default();
         let list = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens)?;
@@ -44,8 +44,10 @@ impl Options {
             match (name.as_str(), &option) {
                 ("idempotent", Meta::Path(_)) => options.idempotent = true,
                 ("exploratory", Meta::Path(_)) => options.exploratory = true,
-                ("approval", Meta::Path(_)) => options.approval = Some(Approval::default()),
-                ("approval", Meta::List(list)) => options.approval = Some(Approval::parse(list)?),
+                ("approval", Meta::Path(_)) => options.approval = Some(ApprovalOptions::default()),
+                ("approval", Meta::List(list)) => {
+                    options.approval = Some(ApprovalOptions::parse(list)?)
+                }
                 ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
                 ("probe", Meta::NameValue(pair)) => options.probe = Some(path(&pair.value)?),
@@ -111,7 +113,7 @@ fn path(value: &Expr) -> Result<Path> {
     }
 }
 
-impl Approval {
+impl ApprovalOptions {
     fn parse(list: &MetaList) -> Result<Self> {
         let mut approval = Self::default();
         let options =

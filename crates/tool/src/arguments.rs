@@ -64,7 +64,7 @@ impl Arguments {
     /// # Errors
     ///
     /// [`ToolError::InvalidInput`] if it is absent or not text.
-    pub fn text_of(&self, name: &str) -> Result<&str, ToolError> {
+    pub fn required_text(&self, name: &str) -> Result<&str, ToolError> {
         let given = &self[name];
         let why = if given.is_null() { "is required" } else { "must be a string" };
         given.as_str().ok_or_else(|| ToolError::InvalidInput(format!("{name} {why}")))
@@ -83,7 +83,7 @@ impl Arguments {
         if let Some(number) = given.as_u64() {
             return Ok(Some(number));
         }
-        let fields: Fields = self.read().unwrap_or_default();
+        let fields: ArgumentFields = self.read().unwrap_or_default();
         let number = fields.0.get(name).and_then(|text| text.read().ok());
         number.map(Some).ok_or_else(|| {
             let why = format!("{name} must be an integer from 0 to {}", u64::MAX);
@@ -94,7 +94,7 @@ impl Arguments {
 
 /// Arguments by name.
 #[derive(Default, Deserialize)]
-struct Fields(BTreeMap<String, JsonText>);
+struct ArgumentFields(BTreeMap<String, JsonText>);
 
 impl From<Value> for Arguments {
     fn from(value: Value) -> Self {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError};
-use layer0::failure::{Effect, Facts, Failure, Inner, Retry, Seconds};
+use layer0::failure::{Effect, Facts, Failure, InnerError, Retry, Seconds};
 use thiserror::Error;
 
 /// The reason that a tool call failed. The model reads it as the call's result; it never ends a run.
@@ -35,7 +35,7 @@ pub enum ToolError {
     ///
     /// Retry: as the author says, else as the error inside. Effect: as the author says, else as the error
     /// inside.
-    #[error("tool reported{}", Code(code.as_deref()))]
+    #[error("tool reported{}", AuthorCode(code.as_deref()))]
     #[non_exhaustive]
     Detailed {
         /// The author's own code, such as `SQL_ERROR`.
@@ -50,7 +50,7 @@ pub enum ToolError {
         output: Option<Arc<str>>,
         /// The error.
         #[source]
-        error: Inner<ToolError>,
+        error: InnerError<ToolError>,
     },
     /// The call is made once, and another one has its key, whose end is not known. This one was not made.
     ///
@@ -61,7 +61,7 @@ pub enum ToolError {
     ///
     /// Retry: as the environment's error says. Effect: as the environment's error says.
     #[error("environment failed")]
-    Environment(#[source] Inner<EnvError>),
+    Environment(#[source] InnerError<EnvError>),
     /// The tool ran and reported an error.
     ///
     /// Retry: never. Effect: unknown.
@@ -153,7 +153,7 @@ struct Details {
     effect: Option<Effect>,
     note: Option<Arc<str>>,
     output: Option<Arc<str>>,
-    error: Inner<ToolError>,
+    error: InnerError<ToolError>,
 }
 
 impl From<Details> for ToolError {
@@ -163,9 +163,9 @@ impl From<Details> for ToolError {
 }
 
 /// Prints the author's code after a space, or a text for its absence.
-struct Code<'a>(Option<&'a str>);
+struct AuthorCode<'a>(Option<&'a str>);
 
-impl std::fmt::Display for Code<'_> {
+impl std::fmt::Display for AuthorCode<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(code) => write!(f, " `{code}`"),
@@ -181,7 +181,7 @@ impl ToolError {
     }
 
     /// Returns [`ToolError::Skipped`].
-    pub fn skipped(hook: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub fn skipped_by(hook: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Skipped { hook: hook.into(), reason: reason.into() }
     }
 
@@ -340,6 +340,6 @@ impl From<EnvError> for ToolError {
 
 impl From<ToolError> for OperatorError {
     fn from(error: ToolError) -> Self {
-        Self::failed(error)
+        Self::from_failure(error)
     }
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::tool::{decode_arguments, encode_output, encode_probe, schema_of};
+use crate::tool::{decode_arguments, encode_output, encode_probe, generate_schema};
 use crate::{Arguments, Probe, Tool, ToolContext, ToolError};
 
 /// A tool made from a closure, which captures its state.
@@ -46,12 +46,12 @@ use crate::{Arguments, Probe, Tool, ToolContext, ToolError};
 #[derive(Clone)]
 pub struct FnTool {
     spec: ToolSpec,
-    call: Arc<Call<JsonText>>,
-    probe: Option<Arc<Call<Probe>>>,
+    call: Arc<ToolFn<JsonText>>,
+    probe: Option<Arc<ToolFn<Probe>>>,
 }
 
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
-type Call<T> = dyn Fn(&Arguments, &ToolContext) -> Answer<T> + Send + Sync;
+type ToolFuture<T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
+type ToolFn<T> = dyn Fn(&Arguments, &ToolContext) -> ToolFuture<T> + Send + Sync;
 
 impl FnTool {
     /// Builds a tool with this name. The description states its purpose and use, for the model.
@@ -83,12 +83,12 @@ impl FnTool {
         T: Serialize,
         E: Into<BoxError>,
     {
-        let call = move |arguments: &Arguments, context: &ToolContext| -> Answer<JsonText> {
+        let call = move |arguments: &Arguments, context: &ToolContext| -> ToolFuture<JsonText> {
             let arguments = decode_arguments(arguments);
             let answer = arguments.map(|arguments| call(arguments, context.clone()));
             Box::pin(async move { encode_output(answer?.await) })
         };
-        let spec = ToolSpec::new(name, description, schema_of::<A>());
+        let spec = ToolSpec::new(name, description, generate_schema::<A>());
         Self { spec, call: Arc::new(call), probe: None }
     }
 
@@ -118,7 +118,7 @@ impl FnTool {
         R: Future<Output = Result<Probe, E>> + Send + 'static,
         E: Into<BoxError>,
     {
-        let probe = move |arguments: &Arguments, context: &ToolContext| -> Answer<Probe> {
+        let probe = move |arguments: &Arguments, context: &ToolContext| -> ToolFuture<Probe> {
             let arguments = decode_arguments(arguments);
             let answer = arguments.map(|arguments| probe(arguments, context.clone()));
             Box::pin(async move { encode_probe(answer?.await) })

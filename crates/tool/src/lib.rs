@@ -18,7 +18,7 @@
 //! let tools = Toolset::new().with(add)?;
 //! let error = tools.admit("add", serde_json::json!({"x": 40}), &Grants::none()).err().unwrap();
 //! assert_eq!(error.to_string(), "invalid input: y is required");
-//! # Ok::<(), backstop_tool::RegistrationError>(())
+//! # Ok::<(), backstop_tool::ToolRegistrationError>(())
 //! ```
 
 mod arguments;
@@ -48,17 +48,17 @@ pub use fn_tool::FnTool;
 pub use images::{MAX_SHOWN_IMAGE_BYTES, MAX_SHOWN_IMAGES, NotShown, ShownImages};
 pub use layer0::{JsonText, ToolSpec};
 pub use people::{Given, People};
-pub use policy::{Grants, PatternError};
+pub use policy::{GrantError, Grants};
 pub use real_path::real_path;
-pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
+pub use registry::{Admitted, ToolNotFound, ToolRegistrationError, Toolset};
 pub use source::{LeftOut, ListedTool, ToolChanges, ToolListing, ToolSource};
 pub use state::State;
 pub use state_type::StateType;
 pub use stderr::Stderr;
 pub use text::{failed_text, missing_text, nearest};
-pub use tool::{DispatchSpec, Probe, Tool, ToolContext, schema_of};
-pub use validate::{Misfit, Schema, SchemaError};
-pub use written::Written;
+pub use tool::{DispatchSpec, Probe, Tool, ToolContext, generate_schema};
+pub use validate::{Schema, SchemaError, SchemaViolation};
+pub use written::PartialOutput;
 
 /// Items used by the code that [`macro@tool`] generates; not part of the public API.
 #[doc(hidden)]
@@ -67,5 +67,5 @@ pub mod __private {
     pub use schemars;
     pub use serde;
 
-    pub use crate::tool::{decode_arguments, encode_output, encode_probe, schema_of};
+    pub use crate::tool::{decode_arguments, encode_output, encode_probe, generate_schema};
 }

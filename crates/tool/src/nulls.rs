@@ -55,7 +55,7 @@ fn without(value: &JsonText, schemas: &[&Value], root: &Value) -> Option<JsonTex
             is_changed = true;
         }
     }
-    is_changed.then(|| JsonText::of(&list).ok()).flatten()
+    is_changed.then(|| JsonText::from_value(&list).ok()).flatten()
 }
 
 fn without_members(object: &JsonText, schemas: &[&Value], root: &Value) -> Option<JsonText> {
@@ -82,7 +82,7 @@ fn without_members(object: &JsonText, schemas: &[&Value], root: &Value) -> Optio
             is_changed = true;
         }
     }
-    is_changed.then(|| JsonText::of(&fields).ok()).flatten()
+    is_changed.then(|| JsonText::from_value(&fields).ok()).flatten()
 }
 
 fn is_required(name: &str, schema: &Value) -> bool {

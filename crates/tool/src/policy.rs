@@ -19,10 +19,10 @@ use layer0::failure::{Effect, Facts, Failure};
 /// A capability that ends with `/**`, such as the one for a search of a folder, is granted only by a pattern that
 /// grants everything in that folder.
 #[derive(Clone, Default)]
-pub struct Grants(Arc<[Grant]>);
+pub struct Grants(Arc<[GrantPattern]>);
 
 #[derive(Clone)]
-struct Grant {
+struct GrantPattern {
     text: String,
     pattern: Pattern,
     /// The directory of a pattern that ends with `/**`.
@@ -40,18 +40,18 @@ impl Grants {
     ///
     /// # Errors
     ///
-    /// [`PatternError`] if one is not a capability or not a pattern.
-    pub fn parse<T: AsRef<str>>(grants: impl IntoIterator<Item = T>) -> Result<Self, PatternError> {
+    /// [`GrantError`] if one is not a capability or not a pattern.
+    pub fn parse<T: AsRef<str>>(grants: impl IntoIterator<Item = T>) -> Result<Self, GrantError> {
         let grants = grants.into_iter().map(|grant| {
             let text = grant.as_ref().to_owned();
             if let Err(why) = check_capability(&text) {
-                return Err(PatternError { pattern: text, why });
+                return Err(GrantError { pattern: text, why });
             }
             let directory = text.strip_suffix("/**").map(Pattern::new).transpose();
             match (Pattern::new(&text), directory) {
-                (Ok(pattern), Ok(directory)) => Ok(Grant { text, pattern, directory }),
+                (Ok(pattern), Ok(directory)) => Ok(GrantPattern { text, pattern, directory }),
                 (Err(error), _) | (_, Err(error)) => {
-                    Err(PatternError { pattern: text, why: error.msg.to_owned() })
+                    Err(GrantError { pattern: text, why: error.msg.to_owned() })
                 }
             }
         });
@@ -65,7 +65,7 @@ impl Grants {
     }
 }
 
-impl Grant {
+impl GrantPattern {
     fn covers(&self, capability: &str) -> bool {
         let options = MatchOptions {
             case_sensitive: true,
@@ -98,12 +98,12 @@ impl fmt::Debug for Grants {
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("grant `{pattern}` is not valid: {why}")]
-pub struct PatternError {
+pub struct GrantError {
     pattern: String,
     why: String,
 }
 
-impl Failure for PatternError {
+impl Failure for GrantError {
     fn facts(&self) -> Facts {
         Facts::never(code::INPUT_INVALID, Effect::None)
     }

@@ -13,7 +13,7 @@ const MAX_LINKS: usize = 40;
 pub fn real_path(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut real = PathBuf::new();
-    let mut rest = reversed(&path);
+    let mut rest = reverse_components(&path);
     let mut links = 0;
     while let Some(part) = rest.pop() {
         if part == ".." {
@@ -28,7 +28,7 @@ pub fn real_path(path: &Path) -> PathBuf {
         {
             links += 1;
             real.pop();
-            rest.extend(reversed(&target));
+            rest.extend(reverse_components(&target));
         }
     }
     real
@@ -36,7 +36,7 @@ pub fn real_path(path: &Path) -> PathBuf {
 
 /// Returns the parts of a path, the last one first; the root of an absolute path replaces the path that it is pushed
 /// to.
-fn reversed(path: &Path) -> Vec<OsString> {
+fn reverse_components(path: &Path) -> Vec<OsString> {
     let parts = path.components().filter(|part| *part != Component::CurDir);
     parts.rev().map(|part| part.as_os_str().to_owned()).collect()
 }

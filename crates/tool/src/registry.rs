@@ -12,7 +12,7 @@ use crate::capability::check_capability;
 use crate::nulls::without_nulls;
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
-use crate::validate::{self, Misfit, Schema};
+use crate::validate::{self, Schema, SchemaViolation};
 use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
@@ -22,10 +22,10 @@ const MAX_EXPIRY: Duration = Duration::from_hours(7_900 * 365 * 24);
 
 /// The tools of an agent, in the order in which the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
-pub struct Toolset(Vec<Arc<Entry>>);
+pub struct Toolset(Vec<Arc<RegisteredTool>>);
 
 #[derive(Clone)]
-struct Entry {
+struct RegisteredTool {
     tool: Arc<dyn Tool>,
     /// Spec of the tool when it was added.
     spec: ToolSpec,
@@ -39,8 +39,8 @@ struct Entry {
     operator: Option<Box<str>>,
 }
 
-impl Entry {
-    fn check(&self, arguments: &Arguments) -> Result<(), Misfit> {
+impl RegisteredTool {
+    fn check(&self, arguments: &Arguments) -> Result<(), SchemaViolation> {
         let checked = self.input.as_ref().map(|schema| schema.check_arguments(arguments.value()));
         checked.unwrap_or(Ok(()))
     }
@@ -49,7 +49,7 @@ impl Entry {
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
 #[derive(Clone)]
 pub struct Admitted {
-    entry: Arc<Entry>,
+    entry: Arc<RegisteredTool>,
     /// The arguments.
     pub arguments: Arc<Arguments>,
     needs: Arc<[String]>,
@@ -67,9 +67,9 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError`] if its name is not valid or taken, or a schema is not valid. Providers receive a name with
+    /// [`ToolRegistrationError`] if its name is not valid or taken, or a schema is not valid. Providers receive a name with
     /// other characters than letters, digits, `_` and `-` as mapped by [`wire_name`].
-    pub fn with(mut self, tool: impl Tool + 'static) -> Result<Self, RegistrationError> {
+    pub fn with(mut self, tool: impl Tool + 'static) -> Result<Self, ToolRegistrationError> {
         self.add(Arc::new(tool))?;
         Ok(self)
     }
@@ -79,35 +79,37 @@ impl Toolset {
     /// # Errors
     ///
     /// As [`Toolset::with`]; then the set is unchanged.
-    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
-        let described = described(&*tool).map_err(RegistrationError::Panicked)?;
-        let Described { spec, checks_arguments, stores_errors, omits_nulls, operator } = described;
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistrationError> {
+        let described = read_properties(&*tool).map_err(ToolRegistrationError::Panicked)?;
+        let ToolProperties { spec, checks_arguments, stores_errors, omits_nulls, operator } =
+            described;
         let name = Arc::clone(&spec.name);
         check_name(&name)?;
         if self.contains(&name) {
-            return Err(RegistrationError::Duplicate(name));
+            return Err(ToolRegistrationError::Duplicate(name));
         }
         let mapped = wire_name(&name);
         if let Some(alike) = self.names().find(|other| wire_name(other) == mapped) {
             let other = alike.into();
-            return Err(RegistrationError::Alike {
+            return Err(ToolRegistrationError::Alike {
                 other,
                 mapped: mapped.into(),
                 name: name.clone(),
             });
         }
         if spec.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return Err(RegistrationError::ZeroTimeout(name));
+            return Err(ToolRegistrationError::ZeroTimeout(name));
         }
         check_approval(&spec)?;
         for capability in &spec.capabilities {
-            check_capability(capability).map_err(|why| RegistrationError::Capability {
+            check_capability(capability).map_err(|why| ToolRegistrationError::Capability {
                 tool: Arc::clone(&name),
                 capability: capability.as_str().into(),
                 why,
             })?;
         }
-        let malformed = |why: String| RegistrationError::Schema { tool: Arc::clone(&name), why };
+        let malformed =
+            |why: String| ToolRegistrationError::Schema { tool: Arc::clone(&name), why };
         let compile = |schema: &JsonText| {
             Schema::new(&schema.value()).map_err(|error| malformed(error.to_string()))
         };
@@ -121,7 +123,8 @@ impl Toolset {
         spec.approval_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and kept for long.
         self.0.reserve_exact(1);
-        let entry = Entry { tool, spec, input, output, stores_errors, omits_nulls, operator };
+        let entry =
+            RegisteredTool { tool, spec, input, output, stores_errors, omits_nulls, operator };
         self.0.push(Arc::new(entry));
         Ok(())
     }
@@ -157,7 +160,7 @@ impl Toolset {
         };
         if !entry.spec.approval {
             let spec = entry.spec.clone().approval();
-            *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+            *entry = Arc::new(RegisteredTool { spec, ..RegisteredTool::clone(entry) });
         }
         Ok(())
     }
@@ -167,7 +170,7 @@ impl Toolset {
     pub fn set_contract(&mut self, name: &str, contract: &Value) {
         if let Some(entry) = self.0.iter_mut().find(|entry| *entry.spec.name == *name) {
             let spec = entry.spec.clone().contract(contract);
-            *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+            *entry = Arc::new(RegisteredTool { spec, ..RegisteredTool::clone(entry) });
         }
     }
 
@@ -175,7 +178,7 @@ impl Toolset {
     pub fn replace(&mut self, other: impl Fn(&ToolSpec, &Arc<dyn Tool>) -> Option<Arc<dyn Tool>>) {
         for entry in &mut self.0 {
             if let Some(tool) = other(&entry.spec, &entry.tool) {
-                *entry = Arc::new(Entry { tool, ..Entry::clone(entry) });
+                *entry = Arc::new(RegisteredTool { tool, ..RegisteredTool::clone(entry) });
             }
         }
     }
@@ -190,14 +193,14 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError::ZeroExpiry`], [`RegistrationError::LongExpiry`], [`RegistrationError::BlankApprover`]; then
+    /// [`ToolRegistrationError::ZeroExpiry`], [`ToolRegistrationError::LongExpiry`], [`ToolRegistrationError::BlankApprover`]; then
     /// nothing has changed.
     pub fn limit_approvals(
         &mut self,
         name: &str,
         expires_after: Option<Duration>,
         approvers: Approvers,
-    ) -> Result<(), RegistrationError> {
+    ) -> Result<(), ToolRegistrationError> {
         let found = self.0.iter_mut().find(|entry| *entry.spec.name == *name);
         let Some(entry) = found else { return Ok(()) };
         let mut spec = entry.spec.clone();
@@ -208,7 +211,7 @@ impl Toolset {
             spec = spec.approvers(approvers.names());
         }
         check_approval(&spec)?;
-        *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+        *entry = Arc::new(RegisteredTool { spec, ..RegisteredTool::clone(entry) });
         Ok(())
     }
 
@@ -216,16 +219,20 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError::Schema`]; then nothing has changed.
-    pub fn ask_for_data(&mut self, name: &str, schema: &Value) -> Result<(), RegistrationError> {
+    /// [`ToolRegistrationError::Schema`]; then nothing has changed.
+    pub fn ask_for_data(
+        &mut self,
+        name: &str,
+        schema: &Value,
+    ) -> Result<(), ToolRegistrationError> {
         let found = self.0.iter_mut().find(|entry| *entry.spec.name == *name);
         let Some(entry) = found else { return Ok(()) };
-        Schema::new(schema).map_err(|error| RegistrationError::Schema {
+        Schema::new(schema).map_err(|error| ToolRegistrationError::Schema {
             tool: Arc::clone(&entry.spec.name),
             why: error.to_string(),
         })?;
         let spec = entry.spec.clone().asks(schema.clone());
-        *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
+        *entry = Arc::new(RegisteredTool { spec, ..RegisteredTool::clone(entry) });
         Ok(())
     }
 
@@ -252,7 +259,7 @@ impl Toolset {
     ) -> Result<Admitted, ToolError> {
         let entry = self.find(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
         let text = arguments.into();
-        let unparsed = text.as_string().map(|text| validate::unparsed(&text));
+        let unparsed = text.as_string().map(|text| validate::explain_parse_failure(&text));
         let mut arguments = Arc::new(Arguments::new(text));
         let checked = match unparsed {
             Some(why) => Err(why),
@@ -266,7 +273,7 @@ impl Toolset {
                     checked = entry.check(&arguments);
                 }
                 let schema = || format!("the input schema of `{name}`");
-                checked.map_err(|misfit| misfit.of(schema).to_string())
+                checked.map_err(|misfit| misfit.with_schema(schema).to_string())
             }
         };
         checked.map_err(|why| {
@@ -283,7 +290,7 @@ impl Toolset {
             return denied(missing.clone());
         }
         if let Some(missing) = needs.iter().find(|needed| !grants.allow(needed)) {
-            return denied(entry.tool.denied(&arguments, missing));
+            return denied(entry.tool.describe_denied_need(&arguments, missing));
         }
         let needs = if needs.is_empty() { Arc::default() } else { needs.into() };
         let dispatch = entry.tool.dispatch(&arguments);
@@ -301,28 +308,28 @@ impl Toolset {
     }
 
     /// Searches linearly: sending the tools to the model takes far longer, however many they are.
-    fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+    fn find(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.0.iter().find(|entry| *entry.spec.name == *name)
     }
 }
 
 /// Refuses approvals that nobody could decide.
-fn check_approval(spec: &ToolSpec) -> Result<(), RegistrationError> {
+fn check_approval(spec: &ToolSpec) -> Result<(), ToolRegistrationError> {
     let name = || Arc::clone(&spec.name);
     if spec.expires_after.is_some_and(|time| time.is_zero()) {
-        return Err(RegistrationError::ZeroExpiry(name()));
+        return Err(ToolRegistrationError::ZeroExpiry(name()));
     }
     if spec.expires_after.is_some_and(|time| time > MAX_EXPIRY) {
-        return Err(RegistrationError::LongExpiry(name()));
+        return Err(ToolRegistrationError::LongExpiry(name()));
     }
     match spec.approvers.names().any(|approver| approver.trim().is_empty()) {
-        true => Err(RegistrationError::BlankApprover(name())),
+        true => Err(ToolRegistrationError::BlankApprover(name())),
         false => Ok(()),
     }
 }
 
 /// The properties of a tool.
-struct Described {
+struct ToolProperties {
     spec: ToolSpec,
     checks_arguments: bool,
     stores_errors: bool,
@@ -331,15 +338,15 @@ struct Described {
 }
 
 /// Reads the properties of a tool once, because its code may panic.
-fn described(tool: &dyn Tool) -> Result<Described, String> {
-    let ask = AssertUnwindSafe(|| Described {
+fn read_properties(tool: &dyn Tool) -> Result<ToolProperties, String> {
+    let ask = AssertUnwindSafe(|| ToolProperties {
         spec: tool.spec().clone(),
         checks_arguments: tool.checks_arguments(),
         stores_errors: tool.stores_errors(),
         omits_nulls: tool.omits_nulls(),
         operator: tool.operator().map(Into::into),
     });
-    catch_unwind(ask).map_err(text::panicked)
+    catch_unwind(ask).map_err(text::panic_message)
 }
 
 impl Admitted {
@@ -387,9 +394,9 @@ impl Admitted {
     pub fn check_output(&self, output: &JsonText) -> Result<(), ToolError> {
         match &self.entry.output {
             Some(schema) => schema.check(&output.value()).map_err(|misfit| {
-                let misfit =
-                    misfit.of(|| format!("the output schema of `{}`", self.entry.spec.name));
-                ToolError::InvalidOutput(misfit.to_string()).with_output(output.shown())
+                let misfit = misfit
+                    .with_schema(|| format!("the output schema of `{}`", self.entry.spec.name));
+                ToolError::InvalidOutput(misfit.to_string()).with_output(output.display_text())
             }),
             None => Ok(()),
         }
@@ -424,7 +431,7 @@ impl Failure for ToolNotFound {
 /// The reason that a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum RegistrationError {
+pub enum ToolRegistrationError {
     /// One who may decide about its calls has no name.
     ///
     /// Retry: never. Effect: none.
@@ -499,7 +506,7 @@ pub enum RegistrationError {
     ZeroTimeout(Arc<str>),
 }
 
-impl Failure for RegistrationError {
+impl Failure for ToolRegistrationError {
     fn facts(&self) -> Facts {
         match self {
             Self::BlankApprover(_)

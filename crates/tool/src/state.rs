@@ -34,7 +34,7 @@ impl<T: Any + Send + Sync> State<T> {
     /// # Errors
     ///
     /// [`ToolError::Other`] if there is none, or it has another type; an agent never calls a tool in that way.
-    pub fn of(context: &ToolContext) -> Result<Self, ToolError> {
+    pub fn from_context(context: &ToolContext) -> Result<Self, ToolError> {
         let given = context.app_state.clone();
         let state = given.and_then(|state| state.downcast().ok());
         state.map(Self).ok_or_else(|| {

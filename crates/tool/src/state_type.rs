@@ -11,7 +11,7 @@ pub struct StateType {
 impl StateType {
     /// Returns the type `T`.
     #[must_use]
-    pub fn of<T: Any>() -> Self {
+    pub fn for_type<T: Any>() -> Self {
         Self { id: TypeId::of::<T>(), name: type_name::<T>() }
     }
 

@@ -17,7 +17,7 @@ const MAX_CHARS: usize = 500;
 #[must_use]
 pub fn failed_text(tool: &str, error: &ToolError) -> String {
     match error.kind() {
-        ToolError::ApprovalDenied { by, reason } => text::denied(by, reason),
+        ToolError::ApprovalDenied { by, reason } => text::denial(by, reason),
         ToolError::Cancelled => text::CANCELLED.to_owned(),
         ToolError::Caused(cause) => cut(&Chain(&**cause).to_string()),
         ToolError::DoneElsewhere(why) => format!("Not run: {}", cut(why)),

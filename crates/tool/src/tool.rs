@@ -20,7 +20,8 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Arguments, Given, Grants, NotShown, People, ShownImages, StateType, Stderr, ToolError, Written,
+    Arguments, Given, Grants, NotShown, PartialOutput, People, ShownImages, StateType, Stderr,
+    ToolError,
 };
 
 /// A tool that the model can call.
@@ -46,7 +47,7 @@ pub trait Tool: Send + Sync {
 
     /// Returns the text for one of the call's needs in a denial. A tool whose needs reveal more than the model may
     /// learn, such as the target of a link, returns the text of the arguments instead.
-    fn denied(&self, arguments: &Arguments, need: &str) -> String {
+    fn describe_denied_need(&self, arguments: &Arguments, need: &str) -> String {
         let _ = arguments;
         need.to_owned()
     }
@@ -169,7 +170,7 @@ pub enum Probe {
 
 impl Probe {
     /// Returns that the call happened, with its result.
-    pub fn happened(output: impl Into<JsonText>) -> Self {
+    pub fn happened_with(output: impl Into<JsonText>) -> Self {
         Self::Happened(Some(output.into()))
     }
 }
@@ -267,7 +268,7 @@ pub struct ToolContext {
     /// case; code that blocks its thread has to check the token.
     pub cancellation: CancellationToken,
     /// Access to the output written so far, which a tool can set up: it is stored with the error if the call times out.
-    pub written: Written,
+    pub written: PartialOutput,
     /// The data that a person gave with the approval of the call, if its spec requests data
     /// ([`ToolSpec::asks`](layer0::ToolSpec::asks)). It fits the schema.
     pub approval_data: Option<JsonText>,
@@ -319,7 +320,7 @@ impl ToolContext {
             depth: 0,
             redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
-            written: Written::default(),
+            written: PartialOutput::default(),
             trace_parent: None,
             approval_data: None,
             app_state: None,
@@ -445,7 +446,7 @@ fn idempotency_key(run: &RunId, call: &CallId) -> String {
 
 /// Returns the JSON Schema of a tool's arguments.
 #[must_use]
-pub fn schema_of<T: JsonSchema>() -> Value {
+pub fn generate_schema<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.meta_schema = None;

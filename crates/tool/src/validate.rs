@@ -66,8 +66,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
-    pub fn check_arguments(&self, arguments: &Value) -> Result<(), Misfit> {
+    /// [`SchemaViolation`], naming at most five problems; or that the check would take too many steps.
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), SchemaViolation> {
         self.0.check(arguments, "arguments")
     }
 
@@ -75,8 +75,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
-    pub fn check_data(&self, data: &Value) -> Result<(), Misfit> {
+    /// [`SchemaViolation`], naming at most five problems; or that the check would take too many steps.
+    pub fn check_data(&self, data: &Value) -> Result<(), SchemaViolation> {
         self.0.check(data, "data")
     }
 
@@ -84,8 +84,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
-    pub fn check_input(&self, input: &Value) -> Result<(), Misfit> {
+    /// [`SchemaViolation`], naming at most five problems; or that the check would take too many steps.
+    pub fn check_input(&self, input: &Value) -> Result<(), SchemaViolation> {
         self.0.check(input, "input")
     }
 
@@ -93,8 +93,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`Misfit`], naming at most five problems; or that the check would take too many steps.
-    pub fn check(&self, value: &Value) -> Result<(), Misfit> {
+    /// [`SchemaViolation`], naming at most five problems; or that the check would take too many steps.
+    pub fn check(&self, value: &Value) -> Result<(), SchemaViolation> {
         self.0.check(value, "output")
     }
 }
@@ -117,9 +117,9 @@ impl Failure for SchemaError {
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(transparent)]
-pub struct Misfit(Why);
+pub struct SchemaViolation(Why);
 
-impl Failure for Misfit {
+impl Failure for SchemaViolation {
     fn facts(&self) -> Facts {
         Facts::never(code::INPUT_INVALID, Effect::None)
     }
@@ -143,12 +143,12 @@ struct Unchecked {
 }
 
 #[cfg_attr(not(feature = "json-schema"), expect(dead_code, reason = "nothing is checked"))]
-impl Misfit {
+impl SchemaViolation {
     const fn differs(what: String) -> Self {
         Self(Why::Differs(what))
     }
 
-    fn unchecked(whole: &str, why: String) -> Self {
+    fn for_unchecked(whole: &str, why: String) -> Self {
         let (whole, schema) = (whole.to_owned(), "its schema".to_owned());
         Self(Why::Unchecked(Unchecked { whole, schema, why }.into()))
     }
@@ -161,7 +161,7 @@ impl Misfit {
     }
 
     /// Names the schema, such as ``the input schema of `pay` ``.
-    pub(crate) fn of(mut self, schema: impl FnOnce() -> String) -> Self {
+    pub(crate) fn with_schema(mut self, schema: impl FnOnce() -> String) -> Self {
         if let Why::Unchecked(unchecked) = &mut self.0 {
             unchecked.schema = schema();
         }
@@ -170,7 +170,7 @@ impl Misfit {
 }
 
 /// Parses arguments that arrived as text, and returns where they stop being JSON.
-pub(crate) fn unparsed(text: &str) -> String {
+pub(crate) fn explain_parse_failure(text: &str) -> String {
     match JsonText::parse(text) {
         Err(error) if serde_json::from_str::<&RawValue>(text).is_ok() => {
             format!("arguments cannot be used: {error}")
@@ -186,13 +186,16 @@ mod tests {
 
     #[test]
     fn text_that_is_no_json_is_located() {
-        assert!(unparsed("{\"a\": ").contains("EOF while parsing"));
-        assert_eq!(unparsed("{}"), "arguments must be a JSON object, not a string");
+        assert!(explain_parse_failure("{\"a\": ").contains("EOF while parsing"));
+        assert_eq!(explain_parse_failure("{}"), "arguments must be a JSON object, not a string");
         let deep = "[".repeat(200) + &"]".repeat(200);
         assert_eq!(
-            unparsed(&deep),
+            explain_parse_failure(&deep),
             "arguments cannot be used: it is nested deeper than 100 levels"
         );
-        assert_eq!(unparsed("[1e999]"), "arguments cannot be used: number out of range");
+        assert_eq!(
+            explain_parse_failure("[1e999]"),
+            "arguments cannot be used: number out of range"
+        );
     }
 }

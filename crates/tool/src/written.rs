@@ -7,10 +7,10 @@ type Read = dyn Fn() -> Option<String> + Send + Sync;
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use backstop_tool::Written;
+/// use backstop_tool::PartialOutput;
 ///
 /// let lines = Arc::new(Mutex::new(String::from("first line\n")));
-/// let written = Written::default();
+/// let written = PartialOutput::default();
 /// written.read_with({
 ///     let lines = Arc::clone(&lines);
 ///     move || Some(lines.lock().ok()?.clone())
@@ -18,9 +18,9 @@ type Read = dyn Fn() -> Option<String> + Send + Sync;
 /// assert_eq!(written.so_far().as_deref(), Some("first line\n"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Written(Arc<OnceLock<Box<Read>>>);
+pub struct PartialOutput(Arc<OnceLock<Box<Read>>>);
 
-impl Written {
+impl PartialOutput {
     /// Sets the function that reads the output. It may be called at any time, from another thread, while the tool runs
     /// and after it was stopped; only the first function counts.
     pub fn read_with(&self, read: impl Fn() -> Option<String> + Send + Sync + 'static) {
@@ -34,8 +34,8 @@ impl Written {
     }
 }
 
-impl fmt::Debug for Written {
+impl fmt::Debug for PartialOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Written").finish_non_exhaustive()
+        f.debug_struct("PartialOutput").finish_non_exhaustive()
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_tool::{
-    Arguments, FnTool, Grants, JsonText, RegistrationError, Tool, ToolContext, ToolError, Toolset,
-    tool,
+    Arguments, FnTool, Grants, JsonText, Tool, ToolContext, ToolError, ToolRegistrationError,
+    Toolset, tool,
 };
 use layer0::failure::{Failure, Retry};
 use layer0::{Approvers, Timestamp, ToolSpec};
@@ -61,10 +61,10 @@ fn approvals_that_cannot_be_decided_are_refused() {
     let nameless = || Approvers::from_iter(["ops", " "]);
     let added = |spec: ToolSpec| Toolset::new().with(Said(spec)).map(|_| ());
     let name = || "refund".into();
-    let at_once = Err(RegistrationError::ZeroExpiry(name()));
-    let blank = Err(RegistrationError::BlankApprover(name()));
+    let at_once = Err(ToolRegistrationError::ZeroExpiry(name()));
+    let blank = Err(ToolRegistrationError::BlankApprover(name()));
     assert_eq!(added(refund.spec().clone().expires_after(Duration::ZERO)), at_once);
-    let for_ever = Err(RegistrationError::LongExpiry(name()));
+    let for_ever = Err(ToolRegistrationError::LongExpiry(name()));
     for time in [Duration::MAX, Duration::from_millis(9_999_999_999_999_999)] {
         assert_eq!(added(refund.spec().clone().expires_after(time)), for_ever);
     }
@@ -278,7 +278,7 @@ fn a_tool_that_cannot_work_is_refused() {
 #[test]
 fn two_tools_of_one_name_are_refused() {
     let error = Toolset::new().with(search).unwrap().with(search).unwrap_err();
-    assert_eq!(error, RegistrationError::Duplicate("web.search".into()));
+    assert_eq!(error, ToolRegistrationError::Duplicate("web.search".into()));
 }
 
 /// Spec: E3, E6, E9
@@ -335,7 +335,7 @@ impl Tool for Unused {
 #[test]
 fn deeply_nested_schema_is_refused_by_name() {
     #[track_caller]
-    fn added(levels: usize) -> Result<Toolset, RegistrationError> {
+    fn added(levels: usize) -> Result<Toolset, ToolRegistrationError> {
         let schema = (0..levels / 2).fold(
             json!({"type": "object"}),
             |inner, _| json!({"type": "object", "properties": {"x": inner}}),
@@ -374,7 +374,7 @@ async fn called(tool: &dyn Tool, arguments: Value, state: Option<Shop>) -> Resul
 /// Spec: T11
 #[tokio::test]
 async fn functions_take_the_state_of_the_application() {
-    assert_eq!(take.state_type(), Some(backstop_tool::StateType::of::<Shop>()));
+    assert_eq!(take.state_type(), Some(backstop_tool::StateType::for_type::<Shop>()));
     let schema = take.spec().schema.value();
     assert_eq!(schema["required"], json!(["count"]), "the model knows nothing of it");
     let shop = || Some(Shop { stock: 9 });

@@ -9,4 +9,4 @@
 mod contrast;
 mod page;
 
-pub use page::{Recorded, page};
+pub use page::{RecordedRun, page};

@@ -22,7 +22,7 @@ const SCRIPT: [&str; 4] = [
 /// The data of a run for its page: its events and stored errors.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct RecordedRun {
     /// Summary of the run.
     pub summary: RunSummary,
     /// Events of the run, in order, without erased ones.
@@ -31,7 +31,7 @@ pub struct Recorded {
     pub errors: Vec<ErrorRecord>,
 }
 
-impl Recorded {
+impl RecordedRun {
     /// Combines the parts of a run.
     #[must_use]
     pub const fn new(summary: RunSummary, events: Vec<Event>, errors: Vec<ErrorRecord>) -> Self {
@@ -41,27 +41,27 @@ impl Recorded {
 
 /// The data for the script.
 #[derive(Serialize)]
-struct Data<'a> {
+struct PageData<'a> {
     #[serde(flatten)]
-    top: Shown<'a>,
+    top: RunView<'a>,
     /// The child runs.
-    below: Vec<Shown<'a>>,
+    below: Vec<RunView<'a>>,
     codes: BTreeMap<&'static str, Explained>,
 }
 
 /// A run in the form that the script reads.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct RunView<'a> {
     summary: &'a RunSummary,
     events: &'a [Event],
     /// One line per event, as `backstop trace` prints it.
     lines: Vec<String>,
-    errors: Vec<Stored<'a>>,
+    errors: Vec<StoredErrorView<'a>>,
 }
 
-impl<'a> Shown<'a> {
-    fn from_run(run: &'a Recorded) -> Self {
-        let stored = |record: &'a ErrorRecord| Stored {
+impl<'a> RunView<'a> {
+    fn from_run(run: &'a RecordedRun) -> Self {
+        let stored = |record: &'a ErrorRecord| StoredErrorView {
             id: record.id().as_str(),
             text: readable(record.raw()),
             occurrences: record.occurrences(),
@@ -77,7 +77,7 @@ impl<'a> Shown<'a> {
 
 /// A stored error, with the text that the model could ask for.
 #[derive(Serialize)]
-struct Stored<'a> {
+struct StoredErrorView<'a> {
     id: &'a str,
     text: String,
     /// The number of times it was seen in the session.
@@ -96,13 +96,13 @@ struct Explained {
 /// The page is complete: style, script and data are in it. It grows with the records, by about the size of their JSON.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "the keys of events and errors are strings")]
-pub fn page(run: &Recorded, below: &[Recorded]) -> String {
+pub fn page(run: &RecordedRun, below: &[RecordedRun]) -> String {
     let codes = CATALOGUE
         .iter()
         .map(|entry| (entry.code, Explained { meaning: entry.meaning, advice: entry.advice }))
         .collect();
-    let below = below.iter().map(Shown::from_run).collect();
-    let data = Data { top: Shown::from_run(run), below, codes };
+    let below = below.iter().map(RunView::from_run).collect();
+    let data = PageData { top: RunView::from_run(run), below, codes };
     let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
     let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
     let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
@@ -157,7 +157,7 @@ mod tests {
         let mut failure = ToolFailure::new("tool.execution_failed", HOSTILE);
         failure.code = Some(HOSTILE.into());
         failure.error_id = Some("err_1".into());
-        let answered = ToolResponded::failed("c".into(), HOSTILE.into(), HOSTILE, 1, failure);
+        let answered = ToolResponded::failure("c".into(), HOSTILE.into(), HOSTILE, 1, failure);
         let stored = ErrorRecord::of_row(
             "err_1",
             Origin::new(Timestamp::default(), "ses_1", "run_1", "c", HOSTILE),
@@ -169,7 +169,7 @@ mod tests {
         let mut summary = RunSummary::new("run_1".into());
         summary.agent = HOSTILE.into();
         let events = vec![event(1, responded), event(2, answered)];
-        page(&Recorded::new(summary, events, vec![stored]), &[])
+        page(&RecordedRun::new(summary, events, vec![stored]), &[])
     }
 
     /// Spec: D10

@@ -18,7 +18,7 @@ use backstop_store_postgres::{Database, Enqueue, Options, QueueFilter};
 use backstop_testkit::PostgresServer;
 use backstop_testkit::measure::now;
 use backstop_tool::{ToolError, tool};
-use backstop_worker::{RunReport, Worker, WorkerReport};
+use backstop_worker::{RunChange, Worker, WorkerReport};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::operator::Task;
@@ -206,7 +206,7 @@ async fn begins(mut reports: Receiver<WorkerReport>) -> HashMap<RunId, Instant> 
     let mut began = HashMap::new();
     loop {
         match reports.recv().await {
-            Ok(WorkerReport::Run(RunReport::Begun { run, .. })) => {
+            Ok(WorkerReport::Run(RunChange::Begun { run, .. })) => {
                 began.entry(run).or_insert_with(now);
             }
             Ok(_) | Err(RecvError::Lagged(_)) => {}

@@ -10,7 +10,7 @@ use layer0::Operator;
 use thiserror::Error;
 use tokio::sync::broadcast;
 
-use crate::parts::Parts;
+use crate::parts::WorkerParts;
 use crate::worker::Worker;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
@@ -125,7 +125,7 @@ impl WorkerBuilder {
         let orchestrator =
             operators.fold(orchestrator, |all, operator| all.shared_operator(operator)).build()?;
         let queues = self.queues.iter().map(|it| it.queue.clone()).collect();
-        Ok(Worker(Parts {
+        Ok(Worker(WorkerParts {
             queue: self.database.queue(),
             database: self.database,
             log,

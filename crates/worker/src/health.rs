@@ -15,11 +15,11 @@ use crate::report::WorkerReport;
 #[derive(Debug)]
 pub(crate) struct Health<'a> {
     reports: &'a broadcast::Sender<WorkerReport>,
-    state: Mutex<State>,
+    state: Mutex<HealthState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct HealthState {
     /// Whether the last round read the database.
     is_read: bool,
     is_lease_held: bool,
@@ -29,14 +29,14 @@ struct State {
 
 impl<'a> Health<'a> {
     pub(crate) const fn new(reports: &'a broadcast::Sender<WorkerReport>) -> Self {
-        let state = State { is_read: true, is_lease_held: true, away_since: None };
+        let state = HealthState { is_read: true, is_lease_held: true, away_since: None };
         Self { reports, state: Mutex::new(state) }
     }
 
     /// Follows the changes of the lease; never returns.
     pub(crate) async fn follow(&self, mut lease: LeaseWatch) {
         loop {
-            self.take_in(lease.changed().await, SystemClock.monotonic());
+            self.take_in(lease.next_change().await, SystemClock.monotonic());
         }
     }
 
@@ -74,7 +74,7 @@ impl<'a> Health<'a> {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut State, &mut Vec<WorkerReport>)) {
+    fn change(&self, change: impl FnOnce(&mut HealthState, &mut Vec<WorkerReport>)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reports = Vec::new();
         change(&mut state, &mut reports);
@@ -85,7 +85,7 @@ impl<'a> Health<'a> {
     }
 }
 
-impl State {
+impl HealthState {
     fn away(&mut self, error: &LogError, now: Duration) -> Option<WorkerReport> {
         if self.away_since.is_some() {
             return None;

@@ -43,5 +43,5 @@ mod run_work;
 mod worker;
 
 pub use builder::{WorkerBuildError, WorkerBuilder};
-pub use report::{RunReport, RunState, WorkerEnd, WorkerReport};
+pub use report::{RunChange, RunState, WorkerEnd, WorkerReport};
 pub use worker::Worker;

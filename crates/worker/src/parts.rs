@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 use crate::report::WorkerReport;
 
 /// The parts of a worker.
-pub(crate) struct Parts {
+pub(crate) struct WorkerParts {
     pub(crate) database: Database,
     pub(crate) queue: Queue,
     pub(crate) log: Arc<dyn EventLog>,

@@ -11,10 +11,10 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs that pause for a while because they were blocked.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses(HashMap<RunId, Pause>);
+pub(crate) struct Pauses(HashMap<RunId, RunPause>);
 
 #[derive(Debug)]
-struct Pause {
+struct RunPause {
     /// End of the pause, on the monotonic clock.
     until: Duration,
     lasts: Duration,
@@ -25,16 +25,16 @@ impl Pauses {
     pub(crate) fn put_off(&mut self, run: &RunId, now: Duration) {
         let before = self.0.get(run).map(|pause| pause.lasts);
         let lasts = before.map_or(FIRST, |lasts| LONGEST.min(lasts * 2));
-        self.0.insert(run.clone(), Pause { until: now + lasts, lasts });
+        self.0.insert(run.clone(), RunPause { until: now + lasts, lasts });
     }
 
     /// Pauses a run for a moment, because it is blocked only briefly.
     pub(crate) fn hold(&mut self, run: &RunId, now: Duration) {
-        self.0.insert(run.clone(), Pause { until: now + FIRST, lasts: FIRST / 2 });
+        self.0.insert(run.clone(), RunPause { until: now + FIRST, lasts: FIRST / 2 });
     }
 
     /// Returns the paused runs.
-    pub(crate) fn held(&self, now: Duration) -> Vec<&str> {
+    pub(crate) fn list_paused(&self, now: Duration) -> Vec<&str> {
         let held = self.0.iter().filter(|(_, pause)| pause.until > now);
         held.map(|(run, _)| run.as_str()).collect()
     }

@@ -28,11 +28,11 @@ pub enum WorkerReport {
     /// runs of this one. The worker continues under another lease as soon as the database grants one.
     LeaseLost,
     /// A change of a run.
-    Run(RunReport),
+    Run(RunChange),
 }
 
-impl From<RunReport> for WorkerReport {
-    fn from(report: RunReport) -> Self {
+impl From<RunChange> for WorkerReport {
+    fn from(report: RunChange) -> Self {
         Self::Run(report)
     }
 }
@@ -40,7 +40,7 @@ impl From<RunReport> for WorkerReport {
 /// A change of a run at a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RunReport {
+pub enum RunChange {
     /// The worker starts or resumes the run.
     #[non_exhaustive]
     Begun {

@@ -14,9 +14,9 @@ use layer0::{code, text};
 use tokio::task::{self, JoinError, JoinSet};
 
 use crate::health::Health;
-use crate::parts::Parts;
+use crate::parts::WorkerParts;
 use crate::pause::Pauses;
-use crate::report::{RunReport, WorkerEnd};
+use crate::report::{RunChange, WorkerEnd};
 use crate::run_work::RunWork;
 
 /// Interval between looks for runs, with or without a notification.
@@ -34,11 +34,11 @@ const CLEAN_EVERY: Duration = Duration::from_secs(10 * 60);
 const LETTING_GO: Duration = Duration::from_secs(5);
 
 /// Result of a run, or the error of the database.
-type Done = Result<RunReport, LogError>;
+type Done = Result<RunChange, LogError>;
 
 /// A running worker.
 pub(crate) struct Rounds<'a> {
-    worker: &'a Parts,
+    worker: &'a WorkerParts,
     health: &'a Health<'a>,
     watch: QueueWatch,
     at_work: JoinSet<Done>,
@@ -61,7 +61,7 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(crate) fn new(worker: &'a Parts, health: &'a Health<'a>) -> Self {
+    pub(crate) fn new(worker: &'a WorkerParts, health: &'a Health<'a>) -> Self {
         let now = SystemClock.monotonic();
         Self {
             watch: worker.queue.watch(),
@@ -99,7 +99,7 @@ impl<'a> Rounds<'a> {
                 }
             }
             tokio::select! {
-                () = self.watch.changed(LOOK_EVERY), if self.has_room() => {}
+                () = self.watch.wait_for_change(LOOK_EVERY), if self.has_room() => {}
                 Some(done) = self.at_work.join_next_with_id() => self.took_in(done),
                 () = SystemClock.sleep(LOOK_EVERY) => {}
             }
@@ -162,8 +162,8 @@ impl<'a> Rounds<'a> {
         if with_parked {
             self.parked_looked_at = Some(now);
         }
-        let paused = self.pauses.held(now);
-        let look = Look::new(most).paused(&paused).parked(with_parked);
+        let paused = self.pauses.list_paused(now);
+        let look = Look::new(most).with_paused(&paused).with_parked(with_parked);
         let ready = self.worker.queue.ready(&self.worker.row, look).await?;
         let at_work: HashSet<&RunId> = self.runs.values().collect();
         self.found = ready.into_iter().filter(|it| !at_work.contains(&it.run)).collect();
@@ -193,18 +193,18 @@ impl<'a> Rounds<'a> {
     async fn begin(&mut self) -> Result<(), LogError> {
         let worker = self.worker;
         let agents: Vec<&str> = worker.row.agents.iter().map(|(name, _)| name.as_str()).collect();
-        let paused = self.pauses.held(SystemClock.monotonic());
+        let paused = self.pauses.list_paused(SystemClock.monotonic());
         let taken = worker.queue.take(&worker.queues, &agents, self.room(), &paused).await?;
         for taken in taken {
-            self.start(RunWork::taken(taken, worker.row.adopts));
+            self.start(RunWork::from_queue(taken, worker.row.adopts));
         }
         Ok(())
     }
 
     fn start(&mut self, work: RunWork) {
-        let Parts { orchestrator, log, queue, reports, .. } = self.worker;
+        let WorkerParts { orchestrator, log, queue, reports, .. } = self.worker;
         let run = work.run.clone();
-        let begun = RunReport::Begun {
+        let begun = RunChange::Begun {
             run: run.clone(),
             agent: work.agent.clone(),
             goes_on: work.is_recorded(),
@@ -226,7 +226,7 @@ impl<'a> Rounds<'a> {
         match done {
             Ok(Ok(report)) => {
                 match &report {
-                    RunReport::PutOff { code, message, .. } => {
+                    RunChange::PutOff { code, message, .. } => {
                         tracing::warn!(%run, code, message, "the run could not be gone on with");
                         self.pauses.put_off(&run, SystemClock.monotonic());
                     }
@@ -240,12 +240,12 @@ impl<'a> Rounds<'a> {
             }
             Err(error) => {
                 let message = match error.try_into_panic() {
-                    Ok(panic) => text::panicked(panic),
+                    Ok(panic) => text::panic_message(panic),
                     Err(error) => error.to_string(),
                 };
                 tracing::error!(%run, message, "a task of the worker has ended early");
                 let code = code::ORCH_PANICKED.to_owned();
-                let report = RunReport::PutOff { run: run.clone(), code, message };
+                let report = RunChange::PutOff { run: run.clone(), code, message };
                 let _ = self.worker.reports.send(report.into());
                 self.return_later(run);
             }

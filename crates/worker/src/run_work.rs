@@ -2,14 +2,14 @@
 
 use backstop_event_log::{EventLog, LogError, RunSummary};
 use backstop_orchestrator::LocalOrchestrator;
-use backstop_store_postgres::{Queue, Ready, Refusal, Taken};
+use backstop_store_postgres::{Queue, Ready, StartRefusal, TakenRun};
 use layer0::error::OrchError;
 use layer0::failure::{Failure, Retry};
 use layer0::id::RunId;
 use layer0::operator::{Context, Task};
 use layer0::{Orchestrator, code};
 
-use crate::report::RunReport;
+use crate::report::RunChange;
 
 /// A run to perform.
 pub(crate) struct RunWork {
@@ -21,8 +21,8 @@ pub(crate) struct RunWork {
 
 impl RunWork {
     /// Returns the work for a run of the queue without a record.
-    pub(crate) fn taken(taken: Taken, adopts: bool) -> Self {
-        let Taken { run, agent, session, task, labels, .. } = taken;
+    pub(crate) fn from_queue(taken: TakenRun, adopts: bool) -> Self {
+        let TakenRun { run, agent, session, task, labels, .. } = taken;
         let mut context = context(&run, adopts);
         context.session = Some(session);
         context.labels = std::sync::Arc::new(labels);
@@ -48,7 +48,7 @@ impl RunWork {
         orchestrator: LocalOrchestrator,
         log: &dyn EventLog,
         queue: &Queue,
-    ) -> Result<RunReport, LogError> {
+    ) -> Result<RunChange, LogError> {
         let Self { run, agent, task, context } = self;
         let ended = orchestrator.dispatch(&agent, task, context).await;
         let summary = log.summary(&run).await?;
@@ -62,7 +62,7 @@ impl RunWork {
             (Err(error), Some(summary)) if summary.is_open() => {
                 put_off(queue, &run, &error).await?
             }
-            (_, Some(summary)) => left(queue, &run, summary).await?,
+            (_, Some(summary)) => leave_run(queue, &run, summary).await?,
         };
         Ok(report)
     }
@@ -74,21 +74,21 @@ fn context(run: &RunId, adopts: bool) -> Context {
     context
 }
 
-async fn left(queue: &Queue, run: &RunId, summary: RunSummary) -> Result<RunReport, LogError> {
+async fn leave_run(queue: &Queue, run: &RunId, summary: RunSummary) -> Result<RunChange, LogError> {
     queue.give_back(run).await?;
     let RunSummary { state, reason, .. } = summary;
-    Ok(RunReport::Left { run: run.clone(), state, reason })
+    Ok(RunChange::Left { run: run.clone(), state, reason })
 }
 
 /// Gives back an open run that is blocked: this or another worker tries again.
-async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
+async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunChange, LogError> {
     queue.give_back(run).await?;
     let (code, message) = (error.code().to_owned(), layer0::failure::Chain(error).to_string());
-    Ok(RunReport::PutOff { run: run.clone(), code, message })
+    Ok(RunChange::PutOff { run: run.clone(), code, message })
 }
 
 /// Gives back a run that did not start if a retry can help, and refuses it otherwise.
-async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunReport, LogError> {
+async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunChange, LogError> {
     // Another run of its session, or another process, blocks it for a while.
     let is_in_the_way = matches!(error.code(), code::RUN_OPEN | code::RUN_FOLLOWED);
     // Another process interfered, or the server does not answer for the moment.
@@ -105,7 +105,7 @@ async fn refuse(
     run: &RunId,
     code: String,
     message: String,
-) -> Result<RunReport, LogError> {
-    queue.refuse(run, &Refusal::new(code.clone(), message.clone())).await?;
-    Ok(RunReport::Refused { run: run.clone(), code, message })
+) -> Result<RunChange, LogError> {
+    queue.refuse(run, &StartRefusal::new(code.clone(), message.clone())).await?;
+    Ok(RunChange::Refused { run: run.clone(), code, message })
 }

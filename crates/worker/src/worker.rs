@@ -5,12 +5,12 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::health::Health;
-use crate::parts::Parts;
+use crate::parts::WorkerParts;
 use crate::report::{WorkerEnd, WorkerReport};
 use crate::rounds::Rounds;
 
 /// A worker that performs the runs of a database, together with other processes.
-pub struct Worker(pub(crate) Parts);
+pub struct Worker(pub(crate) WorkerParts);
 
 impl Worker {
     /// Subscribes to reports from now on: changes of runs, an unreachable database, a lost lease. A subscriber that is

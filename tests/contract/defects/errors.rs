@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use backstop::MemoryErrorStore;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
-    Origin, Pruned, Retention, StoreError, Stored, readable,
+    Origin, Pruned, Retention, StoreError, StoredError, readable,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, SessionId};
@@ -83,7 +83,7 @@ struct Defective {
 #[derive(Default)]
 struct Noted {
     /// Where each text was stored first.
-    first: BTreeMap<String, Stored>,
+    first: BTreeMap<String, StoredError>,
     /// What was stored last, with the time at which it was said to happen.
     last: BTreeMap<ErrorId, Timestamp>,
     stats: Vec<ErrorStats>,
@@ -97,7 +97,7 @@ fn rebuilt(record: &ErrorRecord, at: Timestamp, call: &str, code: Option<String>
     let id = record.id().clone();
     let (reason, summary) = (record.reason().clone(), record.summary());
     let rebuilt = ErrorRecord::of_row(id, origin, reason, code, summary, record.raw());
-    rebuilt.seen(record.occurrences(), record.last_at(), record.chars_kept())
+    rebuilt.with_occurrences(record.occurrences(), record.last_at(), record.chars_kept())
 }
 
 impl Defective {
@@ -111,14 +111,14 @@ impl Defective {
         match self.defect {
             D::CountsEachOnce => {
                 let (last, kept) = (record.last_at(), record.chars_kept());
-                record.seen(1, last, kept)
+                record.with_occurrences(1, last, kept)
             }
             D::FirstSeenMoves => rebuilt(&record, record.last_at(), call, code),
             D::LastSeenGoesBack => {
                 let last = self.noted.lock().unwrap().last.get(record.id()).copied();
                 let (count, kept) = (record.occurrences(), record.chars_kept());
                 let last = last.unwrap_or(record.last_at());
-                record.seen(count, last, kept)
+                record.with_occurrences(count, last, kept)
             }
             D::LosesTheCall => rebuilt(&record, at, "", code),
             D::LosesTheCode => rebuilt(&record, at, call, None),
@@ -143,7 +143,7 @@ impl Defective {
 
 #[async_trait]
 impl ErrorStore for Defective {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         let (text, at) = (readable(error.raw()), error.origin().at);
         let known = self.noted.lock().unwrap().first.get(&text).cloned();
         match (self.defect, known) {
@@ -152,21 +152,21 @@ impl ErrorStore for Defective {
                 let id =
                     ErrorId::from(format!("err_20260101_000000_{:06}", at.as_millis() % 999_983));
                 self.sound.keep(error.into_record(id.clone())).await?;
-                return Ok(Stored::new(id, 1));
+                return Ok(StoredError::new(id, 1));
             }
             (D::RepeatsRace, known) => {
                 tokio::task::yield_now().await;
                 let stored = self.sound.store(error).await?;
                 self.noted.lock().unwrap().first.entry(text).or_insert(stored.clone());
                 let occurrences = if known.is_none() { 1 } else { stored.occurrences };
-                return Ok(Stored::new(stored.id, occurrences));
+                return Ok(StoredError::new(stored.id, occurrences));
             }
             (D::TearsAStore, known) => {
                 if let Some(known) = known {
-                    return Ok(Stored::new(known.id, 2));
+                    return Ok(StoredError::new(known.id, 2));
                 }
                 let id = ErrorId::from("err_20260101_000000_aaaaaa");
-                let torn = Stored::new(id, 1);
+                let torn = StoredError::new(id, 1);
                 self.noted.lock().unwrap().first.insert(text.clone(), torn);
                 tokio::task::yield_now().await;
             }
@@ -178,7 +178,7 @@ impl ErrorStore for Defective {
                 };
                 if count == 20 {
                     let id = ErrorId::from("err_20260101_000000_aaaaaa");
-                    return Ok(Stored::new(id, 1));
+                    return Ok(StoredError::new(id, 1));
                 }
             }
             _ => {}
@@ -203,7 +203,9 @@ impl ErrorStore for Defective {
                 self.noted.lock().unwrap().last.insert(known.id, copy.at());
                 Ok(())
             }
-            D::CopyIsReplaced => self.sound.keep(error.seen(1, Timestamp::default(), 0)).await,
+            D::CopyIsReplaced => {
+                self.sound.keep(error.with_occurrences(1, Timestamp::default(), 0)).await
+            }
             _ => self.sound.keep(error).await,
         }
     }
@@ -312,7 +314,7 @@ impl ErrorStore for Defective {
             D::CountsAll => sound = ErrorFilter::new(),
             D::LimitsWhatItCounts => {
                 let errors = self.sound.list(sound).await?;
-                return Ok(ErrorCount::of(&errors, by, None));
+                return Ok(ErrorCount::group_errors(&errors, by, None));
             }
             _ => {}
         }

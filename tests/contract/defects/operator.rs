@@ -90,7 +90,7 @@ impl Operator for Defective {
         }
         tokio::task::yield_now().await;
         self.is_busy.store(false, Ordering::Relaxed);
-        let mut answer = Answer::completed(json!("done"));
+        let mut answer = Answer::from_output(json!("done"));
         let run = if self.defect == D::RecordsOneRun { 1 } else { runs };
         answer.run = Some(RunId::from(format!("run_{run}")));
         if let Some(given) = context.run.clone().filter(|_| self.defect != D::RecordsByAnotherName)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, LogError, StartKey, StartKeys};
+use backstop_event_log::{KeyBinding, LogError, StartKey, StartKeys};
 use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -45,7 +45,12 @@ struct Defective {
 
 #[async_trait]
 impl StartKeys for Defective {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         let is = |defect| self.defect == defect;
         let mut name = (key.operator.clone(), key.key.clone());
         if is(D::SharesKeysOfOperators) {
@@ -61,7 +66,7 @@ impl StartKeys for Defective {
             tokio::task::yield_now().await;
         }
         if is(D::KnowsEveryKey) {
-            return Ok(Bound::Earlier(run.clone()));
+            return Ok(KeyBinding::Earlier(run.clone()));
         }
         let kept_hours = match self.defect {
             D::ForgetsInAnHour => 1,
@@ -72,12 +77,12 @@ impl StartKeys for Defective {
             && now.since(at).as_secs() / (60 * 60) < kept_hours
         {
             return Ok(match input == key.input || is(D::IgnoresTheInput) {
-                true if is(D::GivesTheLastRun) => Bound::Earlier(run.clone()),
-                true => Bound::Earlier(first),
-                false => Bound::Reused,
+                true if is(D::GivesTheLastRun) => KeyBinding::Earlier(run.clone()),
+                true => KeyBinding::Earlier(first),
+                false => KeyBinding::Reused,
             });
         }
         self.kept.lock().unwrap().insert(name, (key.input.clone(), run.clone(), now));
-        Ok(Bound::New)
+        Ok(KeyBinding::New)
     }
 }

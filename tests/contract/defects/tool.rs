@@ -97,7 +97,7 @@ impl Tool for Looks {
         Ok(needs)
     }
 
-    fn denied(&self, _: &Arguments, need: &str) -> String {
+    fn describe_denied_need(&self, _: &Arguments, need: &str) -> String {
         if self.is(D::DeniesWithoutAWord) { String::new() } else { need.to_owned() }
     }
 

@@ -162,7 +162,7 @@ impl Bench {
     }
 
     fn agent(&self) -> AgentBuilder {
-        let agent = AgentBuilder::shared(connect(&self.server));
+        let agent = AgentBuilder::from_shared(connect(&self.server));
         let agent = agent.name("a").instructions("Help.").stream(self.streamed);
         agent.shared_log(Arc::clone(&self.log))
     }

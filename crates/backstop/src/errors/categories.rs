@@ -13,20 +13,20 @@ use backstop_mcp_server::ServeError;
 use backstop_orchestrator::{Diverged, OperatorNameError};
 use backstop_provider::ProviderError;
 use backstop_react::{
-    AgentError, ApprovalNotFound, BuildError, DecideError, Divergence, HookError, Misuse,
-    RecordedFailure, RequestError, ResumeError, RunFailure,
+    AgentError, ApprovalNotFound, BuildError, DecideError, Divergence, HookError, LoggedFailure,
+    Misuse, RequestError, ResumeError, RunFailure,
 };
 use backstop_retention::RemoveError;
 #[cfg(feature = "postgres")]
 use backstop_store_postgres::{OpenError as ConnectError, QueueError};
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
-use backstop_tool::RegistrationError as ToolRegistrationError;
-use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
+use backstop_tool::ToolRegistrationError;
+use backstop_tool::{GrantError, SchemaError, SchemaViolation, ToolError, ToolNotFound};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
-use layer0::failure::{Effect, Facts, Failure, Inner};
+use layer0::failure::{Effect, Facts, Failure, InnerError};
 use layer0::message::ImageError;
 use layer0::orchestrator::UnknownOperator;
 use thiserror::Error;
@@ -88,57 +88,57 @@ impl Failure for ConfigurationError {
 pub enum ExecutionError {
     /// An agent failed. [`ExecutionError::Run`] has more details of a run.
     #[error("agent failed")]
-    Agent(#[source] Inner<AgentError>),
+    Agent(#[source] InnerError<AgentError>),
     /// No open approval has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
     /// A decision about an approval was not accepted.
     #[error("nothing is decided")]
-    Decision(#[source] Inner<DecideError>),
+    Decision(#[source] InnerError<DecideError>),
     /// An orchestrator could not dispatch.
     #[error("dispatch failed")]
     Dispatch(#[source] OrchError),
     /// An environment could not be used.
     #[error("environment failed")]
-    Environment(#[source] Inner<EnvError>),
+    Environment(#[source] InnerError<EnvError>),
     /// A hook failed.
     #[error("hook failed")]
-    Hook(#[source] Inner<HookError>),
+    Hook(#[source] InnerError<HookError>),
     /// A value does not fit its schema.
     #[error("invalid value")]
-    Misfit(#[source] Misfit),
+    Misfit(#[source] SchemaViolation),
     /// A state machine got an input that is invalid in its state.
     #[error("the machine refused an input")]
-    Misuse(#[source] Inner<Misuse>),
+    Misuse(#[source] InnerError<Misuse>),
     /// An MCP server gives no tools.
     #[cfg(feature = "mcp")]
     #[error("no tools of an MCP server")]
-    Mcp(#[source] Inner<McpError>),
+    Mcp(#[source] InnerError<McpError>),
     /// An operator failed.
     #[error("operator failed")]
-    Operator(#[source] Inner<OperatorError>),
+    Operator(#[source] InnerError<OperatorError>),
     /// A model could not be used.
     #[error("model call failed")]
-    Provider(#[source] Inner<ProviderError>),
+    Provider(#[source] InnerError<ProviderError>),
     /// The record of a run ends with a failure.
     #[error("the run had failed")]
-    Recorded(#[source] Inner<RecordedFailure>),
+    Recorded(#[source] InnerError<LoggedFailure>),
     /// An event was not delivered again to a behaviour.
     #[error("nothing was delivered")]
-    Redelivery(#[source] Inner<RedeliverError>),
+    Redelivery(#[source] InnerError<RedeliverError>),
     /// A request cannot be run.
     #[error("invalid request")]
-    Request(#[source] Inner<RequestError>),
+    Request(#[source] InnerError<RequestError>),
     /// A run failed.
     #[error("agent failed")]
-    Run(#[source] Inner<RunFailure>),
+    Run(#[source] InnerError<RunFailure>),
     /// Agents cannot be served.
     #[cfg(feature = "mcp-server")]
     #[error("serving failed")]
-    Serve(#[source] Inner<ServeError>),
+    Serve(#[source] InnerError<ServeError>),
     /// A tool failed.
     #[error("tool failed")]
-    Tool(#[source] Inner<ToolError>),
+    Tool(#[source] InnerError<ToolError>),
 }
 
 impl Failure for ExecutionError {
@@ -159,12 +159,12 @@ pub enum InvalidPattern {
     ///
     /// Retry: never. Effect: none.
     #[error("invalid event pattern")]
-    Events(#[source] Inner<EventPatternError>),
+    Events(#[source] InnerError<EventPatternError>),
     /// A grant.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid grant")]
-    Grant(#[source] PatternError),
+    Grant(#[source] GrantError),
 }
 
 impl Failure for InvalidPattern {
@@ -183,7 +183,7 @@ pub enum RegistrationError {
     ///
     /// Retry: never. Effect: none.
     #[error("the behaviour cannot be registered")]
-    Behavior(#[source] Inner<HostError>),
+    Behavior(#[source] InnerError<HostError>),
     /// No behaviour has this name.
     ///
     /// Retry: never. Effect: none.
@@ -197,12 +197,12 @@ pub enum RegistrationError {
     ///
     /// Retry: never. Effect: none.
     #[error("the operator cannot be registered")]
-    Operator(#[source] Inner<OperatorNameError>),
+    Operator(#[source] InnerError<OperatorNameError>),
     /// A hook, a schema or another part of an agent cannot be used.
     ///
     /// Retry: never. Effect: none.
     #[error("the part cannot be registered")]
-    Part(#[source] Inner<BuildError>),
+    Part(#[source] InnerError<BuildError>),
     /// A JSON Schema cannot be used.
     ///
     /// Retry: never. Effect: none.
@@ -248,13 +248,13 @@ impl Failure for RegistrationError {
 pub enum ReplayError {
     /// The replay differs from the record.
     #[error("replay diverged")]
-    ReplayDivergence(#[source] Inner<Divergence>),
+    ReplayDivergence(#[source] InnerError<Divergence>),
     /// A run cannot be resumed, reopened or forked.
     #[error("the run cannot be resumed")]
-    Resume(#[source] Inner<ResumeError>),
+    Resume(#[source] InnerError<ResumeError>),
     /// A workflow differs from its record.
     #[error("workflow diverged")]
-    WorkflowDivergence(#[source] Inner<Diverged>),
+    WorkflowDivergence(#[source] InnerError<Diverged>),
 }
 
 impl Failure for ReplayError {
@@ -280,10 +280,10 @@ pub enum StorageError {
     /// A PostgreSQL database as a whole.
     #[cfg(feature = "postgres")]
     #[error("database cannot be used")]
-    Connect(#[source] Inner<ConnectError>),
+    Connect(#[source] InnerError<ConnectError>),
     /// No event in the log has the id of this delivery.
     #[error("no such delivery in the event log")]
-    DeliveryNotFound(#[source] Inner<RedeliverError>),
+    DeliveryNotFound(#[source] InnerError<RedeliverError>),
     /// An event as it was stored.
     #[error("stored event cannot be read")]
     Event(#[source] DecodeError),
@@ -297,7 +297,7 @@ pub enum StorageError {
     /// A run was not put into a queue.
     #[cfg(feature = "postgres")]
     #[error("run was not queued")]
-    Queue(#[source] Inner<QueueError>),
+    Queue(#[source] InnerError<QueueError>),
     /// A run or a session was not removed.
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),

@@ -15,18 +15,18 @@ use backstop_mcp_server::ServeError;
 use backstop_orchestrator::{Diverged, OperatorNameError, WorkflowRecordError};
 use backstop_provider::{ProviderError, UnsupportedSetting};
 #[cfg(feature = "http")]
-use backstop_provider_http::ConfigError as ProviderConfigError;
+use backstop_provider_http::ProviderConfigError;
 use backstop_react::{
     AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
-    InvalidLimitScope, Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
+    InvalidLimitScope, LoggedFailure, Misuse, PackError, RequestError, ResumeError, RunFailure,
 };
 use backstop_retention::RemoveError;
 #[cfg(feature = "postgres")]
 use backstop_store_postgres::{OpenError as ConnectError, QueueError};
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError};
-use backstop_tool::RegistrationError as ToolRegistrationError;
-use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
+use backstop_tool::ToolRegistrationError;
+use backstop_tool::{GrantError, SchemaError, SchemaViolation, ToolError, ToolNotFound};
 #[cfg(feature = "postgres")]
 use backstop_worker::WorkerBuildError;
 use layer0::code;
@@ -156,8 +156,8 @@ impl From<EventPatternError> for Error {
     }
 }
 
-impl From<PatternError> for Error {
-    fn from(error: PatternError) -> Self {
+impl From<GrantError> for Error {
+    fn from(error: GrantError) -> Self {
         InvalidPattern::Grant(error).into()
     }
 }
@@ -167,7 +167,7 @@ impl From<WorkflowRecordError> for Error {
         match error {
             WorkflowRecordError::Diverged(error) => error.into(),
             WorkflowRecordError::Log(error) => error.into(),
-            other => OperatorError::failed(other).into(),
+            other => OperatorError::from_failure(other).into(),
         }
     }
 }
@@ -227,12 +227,12 @@ leaf! {
     InvalidStartKey => ConfigurationError::InvalidStartKey,
     InvalidStoreUrl => ConfigurationError::InvalidStoreUrl,
     LogError => StorageError::Log,
-    Misfit => ExecutionError::Misfit,
+    SchemaViolation => ExecutionError::Misfit,
     Misuse => ExecutionError::Misuse,
     OperatorError => ExecutionError::Operator,
     OrchError => ExecutionError::Dispatch,
     ProviderError => ExecutionError::Provider,
-    RecordedFailure => ExecutionError::Recorded,
+    LoggedFailure => ExecutionError::Recorded,
     RequestError => ExecutionError::Request,
     RunFailure => ExecutionError::Run,
     SchemaError => RegistrationError::Schema,

@@ -17,7 +17,7 @@ pub(super) struct ItemId(u64);
 /// The events read, from the first that has not ended.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    items: BTreeMap<ItemId, Item>,
+    items: BTreeMap<ItemId, BacklogItem>,
     last: u64,
     /// Pending events by run, in order; the first one of each run is in progress.
     lanes: BTreeMap<RunId, VecDeque<ItemId>>,
@@ -26,7 +26,7 @@ pub(super) struct Backlog {
 }
 
 #[derive(Debug)]
-struct Item {
+struct BacklogItem {
     cursor: Cursor,
     run: RunId,
     seq: u64,
@@ -37,7 +37,7 @@ struct Item {
 
 /// Changes of the recorded position when an item ends.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Moved {
+pub(super) struct PositionChange {
     pub(super) cursor: Option<Cursor>,
     pub(super) positions: Vec<(RunId, Option<u64>)>,
 }
@@ -64,7 +64,7 @@ impl Backlog {
         let (id, run) = (ItemId(self.last), record.run.clone());
         let (cursor, seq) = (record.cursor, record.record.seq);
         let record = is_wanted.then(|| Box::new(record));
-        let item = Item { cursor, run: run.clone(), seq, record, is_done: false };
+        let item = BacklogItem { cursor, run: run.clone(), seq, record, is_done: false };
         self.items.insert(id, item);
         let lane = self.lanes.entry(run).or_default();
         lane.push_back(id);
@@ -83,8 +83,8 @@ impl Backlog {
     }
 
     /// Marks an event as ended. Returns the changes of position, and the next event of the same run.
-    pub(super) fn end(&mut self, id: ItemId) -> (Moved, Option<ItemId>) {
-        let Some(item) = self.items.get_mut(&id) else { return (Moved::default(), None) };
+    pub(super) fn end(&mut self, id: ItemId) -> (PositionChange, Option<ItemId>) {
+        let Some(item) = self.items.get_mut(&id) else { return (PositionChange::default(), None) };
         item.is_done = true;
         let (run, seq) = (item.run.clone(), item.seq);
         let lane = self.lanes.entry(run.clone()).or_default();
@@ -93,11 +93,11 @@ impl Backlog {
         if next.is_none() {
             self.lanes.remove(&run);
         }
-        (self.moved(id, &run, seq), next)
+        (self.advance_position(id, &run, seq), next)
     }
 
-    fn moved(&mut self, ended: ItemId, run: &RunId, seq: u64) -> Moved {
-        let mut moved = Moved::default();
+    fn advance_position(&mut self, ended: ItemId, run: &RunId, seq: u64) -> PositionChange {
+        let mut moved = PositionChange::default();
         let mut passed = BTreeSet::new();
         while let Some(first) = self.items.first_entry().filter(|first| first.get().is_done) {
             let item = first.remove();
@@ -146,7 +146,7 @@ mod tests {
         let b1 = backlog.push(read("b", 1, 3), true).unwrap();
         let (moved, next) = backlog.end(b1);
         assert_eq!(next, None);
-        assert_eq!(moved, Moved { cursor: None, positions: vec![("b".into(), Some(1))] });
+        assert_eq!(moved, PositionChange { cursor: None, positions: vec![("b".into(), Some(1))] });
         let (moved, next) = backlog.end(a1);
         assert_eq!(moved.cursor, Some(Cursor::behind(1, None)));
         let (moved, _) = backlog.end(next.unwrap());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use backstop_event_log::{AtWork, Cursor, Feed, FeedRecord, LogError, Subscription};
+use backstop_event_log::{ActionGuard, Cursor, Feed, FeedRecord, LogError, Subscription};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layer0::Code;
@@ -15,11 +15,11 @@ use layer0::code;
 use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause};
 use layer0::failure::Failure;
 
-use super::backlog::{Backlog, ItemId, Moved};
+use super::backlog::{Backlog, ItemId, PositionChange};
 use super::deaths::{Deaths, MAX_DEATHS};
-use super::reading::{NextRead, Reading};
+use super::reading::{NextRead, ReadState};
 use super::serve::{AGAIN, Serve, is_wanted};
-use super::{EventId, Progress, Verdict, prepare};
+use super::{DeliveryPlan, EventId, SubscriptionProgress, prepare};
 use crate::call::{CallEnd, call};
 use crate::context::BehaviorContext;
 use crate::delivery::Delivery;
@@ -31,16 +31,16 @@ const MAX_AT_WORK: usize = 16;
 /// same events again.
 const MOVE_AFTER: Duration = Duration::from_secs(60);
 
-type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+type Work = Pin<Box<dyn Future<Output = DeliveryProgress> + Send>>;
 
 /// The result of work on an event.
-pub(super) enum Done {
-    Prepared(ItemId, Box<FeedRecord>, Result<Verdict, LogError>),
+pub(super) enum DeliveryProgress {
+    Prepared(ItemId, Box<FeedRecord>, Result<DeliveryPlan, LogError>),
     Ended(ItemId, Box<BehaviorDelivered>, CallEnd),
 }
 
-pub(super) enum Happened {
-    Done(Done),
+pub(super) enum SubscriptionEvent {
+    Done(DeliveryProgress),
     /// This host's lease of the subscription ended.
     Lost(LogError),
     Noted,
@@ -50,7 +50,7 @@ pub(super) enum Happened {
     Stopped,
 }
 
-pub(super) struct Held<'s> {
+pub(super) struct ClaimedSubscription<'s> {
     serve: &'s Serve,
     segment: Segment,
     backlog: Backlog,
@@ -60,19 +60,19 @@ pub(super) struct Held<'s> {
     at_work: usize,
     /// Whether the delivery in progress is a last chance, during which no other begins.
     is_alone: bool,
-    reading: Reading,
+    reading: ReadState,
     /// Monotonic time of the last move of the position.
     moved_at: Duration,
     work: FuturesUnordered<Work>,
     /// Ended events whose end is not committed.
     ended: Vec<EventId>,
     /// Completed deliveries whose end is not committed; they count as in progress.
-    made: Vec<AtWork>,
+    made: Vec<ActionGuard>,
     /// Deliveries whose begin is noted and not committed.
     starting: Vec<(ItemId, Box<BehaviorDelivered>, Delivery, Cause)>,
 }
 
-impl<'s> Held<'s> {
+impl<'s> ClaimedSubscription<'s> {
     pub(super) fn new(
         serve: &'s Serve,
         (segment, stands): (Segment, &Subscription),
@@ -86,7 +86,7 @@ impl<'s> Held<'s> {
             ready: VecDeque::new(),
             at_work: 0,
             is_alone: false,
-            reading: Reading::Open,
+            reading: ReadState::Open,
             moved_at: serve.means.clock.monotonic(),
             work: FuturesUnordered::new(),
             ended: Vec::new(),
@@ -96,16 +96,16 @@ impl<'s> Held<'s> {
     }
 
     /// Returns the next thing that happens.
-    pub(super) async fn next(&mut self, feed: &mut Feed) -> Happened {
+    pub(super) async fn next(&mut self, feed: &mut Feed) -> SubscriptionEvent {
         self.report(feed.cursor());
         if let Some(error) = self.give_up() {
-            return Happened::Lost(error);
+            return SubscriptionEvent::Lost(error);
         }
         let mut stopped = pin!(self.serve.stop.cancelled());
         let lease = self.segment.lease();
         let mut lost = pin!(async {
             match &lease {
-                Some(lease) => lease.ended().await,
+                Some(lease) => lease.wait_for_end().await,
                 None => pending().await,
             }
         });
@@ -113,25 +113,25 @@ impl<'s> Held<'s> {
         let mut reading = pin!(self.reading.next(feed));
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Happened::Stopped);
+                return Poll::Ready(SubscriptionEvent::Stopped);
             }
             if lost.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Happened::Lost(LogError::LeaseEnded(
+                return Poll::Ready(SubscriptionEvent::Lost(LogError::LeaseEnded(
                     self.segment.run().clone(),
                 )));
             }
             if let Poll::Ready(Some(done)) = self.work.poll_next_unpin(cx) {
-                return Poll::Ready(Happened::Done(done));
+                return Poll::Ready(SubscriptionEvent::Done(done));
             }
             if self.segment.has_notes() {
-                return Poll::Ready(Happened::Noted);
+                return Poll::Ready(SubscriptionEvent::Noted);
             }
             if self.backlog.is_full() {
                 return Poll::Pending;
             }
             reading.as_mut().poll(cx).map(|read| match read {
-                NextRead::Event(read) => Happened::Read(read),
-                NextRead::Resumed => Happened::Resumed,
+                NextRead::Event(read) => SubscriptionEvent::Read(read),
+                NextRead::Resumed => SubscriptionEvent::Resumed,
             })
         })
         .await
@@ -145,10 +145,10 @@ impl<'s> Held<'s> {
         if !self.segment.has_notes() && !self.ended.is_empty() {
             progress.end(self.ended.drain(..), []);
         }
-        let is_at_end = matches!(self.reading, Reading::AtEnd);
+        let is_at_end = matches!(self.reading, ReadState::AtEnd);
         progress.set(match self.backlog.is_empty() && is_at_end && !self.segment.has_notes() {
-            true => Progress::Behind(cursor),
-            false => Progress::Busy,
+            true => SubscriptionProgress::Behind(cursor),
+            false => SubscriptionProgress::Busy,
         });
     }
 
@@ -162,19 +162,19 @@ impl<'s> Held<'s> {
 
     /// Records that the end of the log was reached.
     pub(super) fn reach_end(&mut self) {
-        self.reading = Reading::AtEnd;
+        self.reading = ReadState::AtEnd;
     }
 
     /// Resumes reading.
     pub(super) fn resume_reading(&mut self) {
-        self.reading = Reading::Open;
+        self.reading = ReadState::Open;
     }
 
     /// Pauses before the next read, or stops reading. Deliveries in progress end in both cases.
     pub(super) fn suspend_reading(&mut self, error: LogError) {
         let Serve { name, means, .. } = self.serve;
         tracing::warn!(subscription = %name, code = error.code(), "events cannot be read: {error}");
-        self.reading = Reading::after(error, || means.clock.sleep(AGAIN));
+        self.reading = ReadState::after(error, || means.clock.sleep(AGAIN));
     }
 
     /// Adds an event that was read.
@@ -195,7 +195,7 @@ impl<'s> Held<'s> {
         self.ready.extend(next);
     }
 
-    fn note_move(&mut self, Moved { cursor, positions }: Moved) {
+    fn note_move(&mut self, PositionChange { cursor, positions }: PositionChange) {
         self.segment.move_to(cursor, positions);
     }
 
@@ -235,15 +235,17 @@ impl<'s> Held<'s> {
                 means.clock.sleep(AGAIN).await;
                 verdict = prepare(&means, &name, &record).await;
             }
-            Done::Prepared(id, record, verdict)
+            DeliveryProgress::Prepared(id, record, verdict)
         }));
     }
 
     /// Handles the result of work on an event.
-    pub(super) fn take(&mut self, done: Done) -> Result<(), LogError> {
+    pub(super) fn take(&mut self, done: DeliveryProgress) -> Result<(), LogError> {
         match done {
-            Done::Prepared(id, record, verdict) => self.take_verdict(id, &record, verdict?),
-            Done::Ended(id, delivered, end) => {
+            DeliveryProgress::Prepared(id, record, verdict) => {
+                self.take_verdict(id, &record, verdict?)
+            }
+            DeliveryProgress::Ended(id, delivered, end) => {
                 let event = (delivered.run.clone(), delivered.seq);
                 self.made.extend(end.at_work);
                 match end.result {
@@ -254,7 +256,7 @@ impl<'s> Held<'s> {
                     }
                     Err(error) => {
                         let redactor = &self.serve.means.redactor;
-                        self.fail(error.failed(&delivered, end.attempts, redactor));
+                        self.fail(error.to_event(&delivered, end.attempts, redactor));
                     }
                 }
                 self.end(id, event);
@@ -264,20 +266,20 @@ impl<'s> Held<'s> {
         Ok(())
     }
 
-    fn take_verdict(&mut self, id: ItemId, record: &FeedRecord, verdict: Verdict) {
+    fn take_verdict(&mut self, id: ItemId, record: &FeedRecord, verdict: DeliveryPlan) {
         let name = Arc::clone(&self.serve.name);
         let event = (record.run.clone(), record.record.seq);
         let event_type = &*record.record.event_type;
         let mut delivered =
             Box::new(BehaviorDelivered::new(name, event.0.clone(), event.1, event_type));
         match verdict {
-            Verdict::Skip => self.end(id, event),
-            Verdict::Refuse { reason, message, exception_type } => {
+            DeliveryPlan::Skip => self.end(id, event),
+            DeliveryPlan::Refuse { reason, message, exception_type } => {
                 let code = Code::new(reason);
                 self.fail(BehaviorFailed::new(&delivered, 0, exception_type, code, message));
                 self.end(id, event);
             }
-            Verdict::Deliver(delivery, cause) => {
+            DeliveryPlan::Deliver(delivery, cause) => {
                 delivered.length = cause.length;
                 delivered.deaths = self.deaths.count(&event);
                 if delivered.deaths >= MAX_DEATHS {
@@ -342,7 +344,7 @@ impl<'s> Held<'s> {
                 result: Err(crate::BehaviorError::other("the delivery's task was lost")),
                 at_work: None,
             };
-            Done::Ended(id, delivered, end.unwrap_or_else(lost))
+            DeliveryProgress::Ended(id, delivered, end.unwrap_or_else(lost))
         }));
     }
 

@@ -11,7 +11,7 @@ use crate::cause::MAX_CHAIN;
 use crate::context::Means;
 use crate::delivery::Delivery;
 
-pub(crate) enum Verdict {
+pub(crate) enum DeliveryPlan {
     /// The behaviour caused the event itself.
     Skip,
     /// The event is not delivered, which is recorded as a failure.
@@ -29,12 +29,12 @@ pub(crate) async fn prepare(
     means: &Means,
     name: &Arc<str>,
     record: &FeedRecord,
-) -> Result<Verdict, LogError> {
+) -> Result<DeliveryPlan, LogError> {
     let event = match record.record.decode(&record.run) {
         Ok(event) => event,
         Err(error) => {
             let (reason, message) = (error.code(), chain(&error).join(": "));
-            return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
+            return Ok(DeliveryPlan::Refuse { reason, message, exception_type: "LogError" });
         }
     };
     let cause = match means.causes.find(&*means.log, &event).await {
@@ -43,18 +43,22 @@ pub(crate) async fn prepare(
         // An event delivered without its cause could lead to an endless loop.
         Err(error) => {
             let (reason, message) = (error.code(), chain(&error).join(": "));
-            return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
+            return Ok(DeliveryPlan::Refuse { reason, message, exception_type: "LogError" });
         }
     };
     if cause.as_ref().is_some_and(|cause| cause.subscription == *name) {
-        return Ok(Verdict::Skip);
+        return Ok(DeliveryPlan::Skip);
     }
     let length = cause.as_ref().map_or(0, |cause| cause.length);
     if length >= MAX_CHAIN {
         let message = format!("{length} deliveries led to one another; that is as many as may");
         let exception_type = "Recursion";
-        return Ok(Verdict::Refuse { reason: code::BEHAVIOR_RECURSION, message, exception_type });
+        return Ok(DeliveryPlan::Refuse {
+            reason: code::BEHAVIOR_RECURSION,
+            message,
+            exception_type,
+        });
     }
     let cause = Cause::new(Arc::clone(name), event.run.clone(), event.seq, length + 1);
-    Ok(Verdict::Deliver(Box::new(Delivery::new(Arc::clone(name), event)), cause))
+    Ok(DeliveryPlan::Deliver(Box::new(Delivery::new(Arc::clone(name), event)), cause))
 }

@@ -14,7 +14,7 @@ pub(crate) type EventId = (RunId, u64);
 
 /// Progress of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum SubscriptionProgress {
     /// No attempt was made yet to claim it.
     Starting,
     /// Another host has it, or the log fails.
@@ -26,7 +26,7 @@ pub(crate) enum Progress {
     Stopped,
 }
 
-impl Progress {
+impl SubscriptionProgress {
     /// Returns whether all events up to a number have ended here; `true` if another host has the subscription.
     pub(crate) fn is_behind(self, number: u64) -> bool {
         match self {
@@ -39,47 +39,47 @@ impl Progress {
 
 /// Detailed progress of a subscription.
 #[derive(Debug)]
-pub(crate) struct Standing {
-    pub(crate) progress: Progress,
+pub(crate) struct SubscriptionStatus {
+    pub(crate) progress: SubscriptionProgress,
     /// Number up to which the log was read.
     read: u64,
     /// Events to deliver without a durable end.
     open: BTreeSet<EventId>,
     /// Recent failed deliveries, each with the event that records the failure.
-    failures: VecDeque<Failed>,
+    failures: VecDeque<DeliveryFailure>,
 }
 
 /// A durably recorded failure.
 #[derive(Debug, Clone)]
-pub(crate) struct Failed {
+pub(crate) struct DeliveryFailure {
     pub(crate) of: EventId,
     pub(crate) recorded: EventId,
 }
 
-impl Standing {
+impl SubscriptionStatus {
     /// Returns whether the events up to `until` that `is_own` selects have ended; `true` if another host has the
     /// subscription.
     pub(crate) fn has_ended(&self, until: u64, is_own: impl Fn(&EventId) -> bool) -> bool {
         match self.progress {
-            Progress::Waiting | Progress::Stopped => true,
-            Progress::Starting => false,
-            Progress::Busy | Progress::Behind(_) => {
+            SubscriptionProgress::Waiting | SubscriptionProgress::Stopped => true,
+            SubscriptionProgress::Starting => false,
+            SubscriptionProgress::Busy | SubscriptionProgress::Behind(_) => {
                 self.read >= until && !self.open.iter().any(is_own)
             }
         }
     }
 
-    pub(crate) fn failures(&self) -> impl Iterator<Item = &Failed> {
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &DeliveryFailure> {
         self.failures.iter()
     }
 }
 
-pub(crate) struct Progressing(watch::Sender<Standing>);
+pub(crate) struct StatusSender(watch::Sender<SubscriptionStatus>);
 
-impl Progressing {
-    pub(crate) fn new() -> (Self, watch::Receiver<Standing>) {
-        let (sender, receiver) = watch::channel(Standing {
-            progress: Progress::Starting,
+impl StatusSender {
+    pub(crate) fn new() -> (Self, watch::Receiver<SubscriptionStatus>) {
+        let (sender, receiver) = watch::channel(SubscriptionStatus {
+            progress: SubscriptionProgress::Starting,
             read: 0,
             open: BTreeSet::new(),
             failures: VecDeque::new(),
@@ -87,7 +87,7 @@ impl Progressing {
         (Self(sender), receiver)
     }
 
-    pub(crate) fn set(&self, progress: Progress) {
+    pub(crate) fn set(&self, progress: SubscriptionProgress) {
         self.0.send_if_modified(|standing| {
             let is_other = standing.progress != progress;
             standing.progress = progress;
@@ -118,7 +118,7 @@ impl Progressing {
     pub(crate) fn end(
         &self,
         ended: impl IntoIterator<Item = EventId>,
-        failures: impl IntoIterator<Item = Failed>,
+        failures: impl IntoIterator<Item = DeliveryFailure>,
     ) {
         self.0.send_modify(|standing| {
             standing.failures.extend(failures);

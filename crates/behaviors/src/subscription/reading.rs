@@ -13,7 +13,7 @@ pub(super) enum NextRead {
 }
 
 /// State of the reads.
-pub(super) enum Reading {
+pub(super) enum ReadState {
     /// The end of the log was reached.
     AtEnd,
     /// No read can succeed. Deliveries in progress end before the subscription is released.
@@ -23,7 +23,7 @@ pub(super) enum Reading {
     Paused(BoxFuture),
 }
 
-impl Reading {
+impl ReadState {
     /// Pauses after a failed read if another read can succeed.
     pub(super) fn after(error: LogError, pause: impl FnOnce() -> BoxFuture) -> Self {
         match error.is_retryable() {
@@ -52,7 +52,7 @@ impl Reading {
         match self {
             Self::Open => NextRead::Event(feed.try_next().await),
             Self::AtEnd => {
-                feed.changed().await;
+                feed.wait_for_change().await;
                 NextRead::Resumed
             }
             Self::Paused(pause) => {

@@ -9,7 +9,7 @@ use layer0::code;
 use layer0::event::EventKind;
 use tokio_util::sync::CancellationToken;
 
-use super::progress::Progressing;
+use super::progress::StatusSender;
 use crate::behavior::Behavior;
 use crate::context::Means;
 
@@ -24,7 +24,7 @@ pub(crate) struct Serve {
     /// The grants of its pack.
     pub(crate) grants: Arc<[String]>,
     pub(crate) means: Arc<Means>,
-    pub(crate) progress: Progressing,
+    pub(crate) progress: StatusSender,
     pub(crate) stop: CancellationToken,
     /// Whether the previous host died, until its open deliveries are counted.
     pub(super) is_takeover: AtomicBool,
@@ -35,7 +35,7 @@ impl Serve {
     pub(crate) fn new(
         (behavior, grants): (Arc<dyn Behavior>, Arc<[String]>),
         means: Arc<Means>,
-        progress: Progressing,
+        progress: StatusSender,
         stop: CancellationToken,
     ) -> Self {
         let name = behavior.name().into();
@@ -51,7 +51,7 @@ pub(crate) fn is_wanted(
     FeedRecord { run, record, .. }: &FeedRecord,
 ) -> bool {
     let is_own =
-        backstop_event_log::segment_of(run).is_some_and(|(name, _)| name == behavior.name());
+        backstop_event_log::parse_segment(run).is_some_and(|(name, _)| name == behavior.name());
     let ends_a_circle = record.event_type == "behavior.failed"
         && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION))
         && matches!(

@@ -69,7 +69,7 @@ fn failing(name: &str, on: &str) -> FnBehavior {
 async fn fail(log: &Arc<dyn EventLog>, name: &str, run: &str) {
     let failing = failing(name, &format!("warning[run={run}]"));
     let serving = host(log).behavior(failing).build().unwrap().serve();
-    drop(serving.taken().await);
+    drop(serving.wait_for_claims().await);
     warn(log, run, 1).await;
     settled(&serving).await;
     serving.stop().await;

@@ -89,7 +89,7 @@ async fn run_without_deliveries_is_settled_at_once() {
         let late = stuck("b", &seen).start(Start::Start);
         let serving = host(&log).behavior(late).build().unwrap().serve();
         opened(&log, &["b"]).await;
-        drop(serving.taken().await);
+        drop(serving.wait_for_claims().await);
         assert!(serving.settle_runs(&["run_1".into()], LONG).await);
         serving.stop().await;
     }

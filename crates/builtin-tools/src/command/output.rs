@@ -18,9 +18,9 @@ const SEAM_BYTES: usize = 16 * 1024;
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// What a command has written to one of its outputs so far.
-pub(super) struct Output(Mutex<Held>);
+pub(super) struct CommandOutput(Mutex<OutputBuffer>);
 
-struct Held {
+struct OutputBuffer {
     /// The most that is shown, half of it from the head and half from the tail of an output that is longer.
     limit: usize,
     /// The first bytes: as many as are shown, and enough to see a secret across a cut whole.
@@ -31,15 +31,15 @@ struct Held {
 }
 
 /// An output: all of it, or its two ends.
-pub(super) enum Text {
+pub(super) enum OutputText {
     Cut { head: Vec<u8>, left_out: usize, tail: Vec<u8> },
     Whole(Vec<u8>),
 }
 
-impl Output {
+impl CommandOutput {
     /// Keeps at most so many bytes.
     pub(super) const fn new(limit: usize) -> Self {
-        Self(Mutex::new(Held::new(limit)))
+        Self(Mutex::new(OutputBuffer::new(limit)))
     }
 
     /// Reads to the end. What is too much is read too, so that the command can end by itself.
@@ -53,12 +53,12 @@ impl Output {
     }
 
     /// Returns what was written so far.
-    pub(super) fn text(&self, redactor: &Redactor) -> Text {
+    pub(super) fn text(&self, redactor: &Redactor) -> OutputText {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).text(redactor)
     }
 }
 
-impl Held {
+impl OutputBuffer {
     const fn new(limit: usize) -> Self {
         Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
@@ -79,9 +79,9 @@ impl Held {
         self.tail.drain(..excess);
     }
 
-    fn text(&self, redactor: &Redactor) -> Text {
+    fn text(&self, redactor: &Redactor) -> OutputText {
         if self.total <= self.limit {
-            return Text::Whole(self.head.clone());
+            return OutputText::Whole(self.head.clone());
         }
         let (end, span) = (self.end(), self.end() + SEAM_BYTES);
         // A secret that is cut in half would not be found any more.
@@ -93,16 +93,16 @@ impl Held {
         let tail: Vec<u8> = rest.chain(&self.tail).copied().collect();
         let before = tail.len() - end;
         let tail = redactor.redact_bytes(&tail).into_owned();
-        let (head, head_rest) = head_of(&head, head.len().saturating_sub(beyond));
-        let (tail_rest, tail) = tail_of(&tail, before.min(tail.len()));
+        let (head, head_rest) = trim_head(&head, head.len().saturating_sub(beyond));
+        let (tail_rest, tail) = trim_tail(&tail, before.min(tail.len()));
         let left_out = self.total - 2 * end + head_rest + tail_rest;
-        Text::Cut { head: head.to_vec(), left_out, tail: tail.to_vec() }
+        OutputText::Cut { head: head.to_vec(), left_out, tail: tail.to_vec() }
     }
 }
 
 /// Returns the bytes before a cut without the character that it cuts, and how many bytes that one has
 /// before the cut.
-fn head_of(bytes: &[u8], cut: usize) -> (&[u8], usize) {
+fn trim_head(bytes: &[u8], cut: usize) -> (&[u8], usize) {
     let cut_char = (1..=3.min(cut)).find(|back| bytes[cut - back] & 0xC0 != 0x80).filter(|back| {
         let length = match bytes[cut - back] {
             0xF0..=0xF7 => 4,
@@ -117,12 +117,12 @@ fn head_of(bytes: &[u8], cut: usize) -> (&[u8], usize) {
 }
 
 /// Returns how many bytes of a character that is cut stand after the cut, and the bytes behind them.
-fn tail_of(bytes: &[u8], cut: usize) -> (usize, &[u8]) {
+fn trim_tail(bytes: &[u8], cut: usize) -> (usize, &[u8]) {
     let rest = bytes[cut..].iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     (rest, &bytes[cut + rest..])
 }
 
-impl Text {
+impl OutputText {
     pub(super) fn is_blank(&self) -> bool {
         match self {
             Self::Cut { .. } => false,
@@ -180,7 +180,11 @@ impl Text {
 }
 
 /// Returns what a command wrote before it was given up.
-pub(super) fn written(out: &Output, err: &Output, redactor: &Redactor) -> Option<String> {
+pub(super) fn format_partial_output(
+    out: &CommandOutput,
+    err: &CommandOutput,
+    redactor: &Redactor,
+) -> Option<String> {
     let parts = [("standard output", out), ("standard error", err)].map(|(name, output)| {
         let text = output.text(redactor);
         (!text.is_blank()).then(|| format!("{name}:\n{}", text.into_error(redactor)))
@@ -193,8 +197,8 @@ pub(super) fn written(out: &Output, err: &Output, redactor: &Redactor) -> Option
 mod tests {
     use super::*;
 
-    fn text(total: usize, piece: &[u8]) -> Text {
-        let mut held = Held::new(MAX_OUTPUT_BYTES);
+    fn text(total: usize, piece: &[u8]) -> OutputText {
+        let mut held = OutputBuffer::new(MAX_OUTPUT_BYTES);
         let mut left = total;
         while left > 0 {
             let count = left.min(piece.len());
@@ -214,9 +218,9 @@ mod tests {
         {
             let bytes: Vec<u8> =
                 (0..total).map(|at| b'a' + u8::try_from(at % 26).unwrap()).collect();
-            let mut held = Held::new(limit);
+            let mut held = OutputBuffer::new(limit);
             bytes.chunks(777).for_each(|piece| held.push(piece));
-            let Text::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
+            let OutputText::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
                 panic!("not cut")
             };
             assert_eq!(
@@ -238,8 +242,8 @@ mod tests {
             (5 * MAX_OUTPUT_BYTES, Some(4 * MAX_OUTPUT_BYTES)),
         ] {
             match text(total, &[b'x'; 10_007]) {
-                Text::Whole(bytes) => assert_eq!((bytes.len(), None), (total, expected)),
-                Text::Cut { head, left_out, tail } => {
+                OutputText::Whole(bytes) => assert_eq!((bytes.len(), None), (total, expected)),
+                OutputText::Cut { head, left_out, tail } => {
                     assert_eq!(Some(left_out), expected);
                     assert_eq!(head.len() + left_out + tail.len(), total);
                 }
@@ -252,12 +256,12 @@ mod tests {
     fn a_cut_goes_through_no_character() {
         // Each piece moves the cuts by one byte against the characters.
         for before in 0..4 {
-            let mut held = Held::new(MAX_OUTPUT_BYTES);
+            let mut held = OutputBuffer::new(MAX_OUTPUT_BYTES);
             held.push(&b"abcd"[..before]);
             for _ in 0..1_000 {
                 held.push("\u{1F600}".repeat(3_000).as_bytes());
             }
-            let Text::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
+            let OutputText::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
                 panic!("not cut")
             };
             assert!(std::str::from_utf8(&head).is_ok() && std::str::from_utf8(&tail).is_ok());
@@ -287,7 +291,7 @@ mod tests {
                 let at = cut - before;
                 bytes[at..at + secret.len()].copy_from_slice(secret.as_bytes());
             }
-            let mut held = Held::new(MAX_OUTPUT_BYTES);
+            let mut held = OutputBuffer::new(MAX_OUTPUT_BYTES);
             held.push(&bytes);
             let shown = held.text(&redactor).readable();
             let parts: Vec<&str> = shown.split_whitespace().collect();

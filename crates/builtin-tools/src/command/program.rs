@@ -17,8 +17,8 @@ use futures_util::future::select;
 use layer0::JsonText;
 use layer0::error::EnvError;
 
-use super::output::{self, MAX_OUTPUT_BYTES, Output, Text};
-use super::started::{StartError, Started};
+use super::output::{self, CommandOutput, MAX_OUTPUT_BYTES, OutputText};
+use super::started::{StartError, StartedCommand};
 
 /// How long outputs are read after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(250);
@@ -73,10 +73,10 @@ pub struct ProgramEnd {
 }
 
 /// What is left of a program that ended.
-struct Ended {
+struct CommandEnd {
     status: ExitStatus,
-    out: Arc<Output>,
-    err: Arc<Output>,
+    out: Arc<CommandOutput>,
+    err: Arc<CommandOutput>,
     /// The walls that it ran in.
     walls: Option<Box<Walled>>,
 }
@@ -144,8 +144,9 @@ impl Program {
             StartError::Walls(error) => io::Error::other(error),
         })?;
         let ended = self.execute(started, |_, _| {}).await?;
-        let text =
-            |output: &Output| redactor.redact(&output.text(&redactor).readable()).into_owned();
+        let text = |output: &CommandOutput| {
+            redactor.redact(&output.text(&redactor).readable()).into_owned()
+        };
         let (stdout, stderr) = (text(&ended.out), text(&ended.err));
         Ok(ProgramEnd { status: ended.status, stdout, stderr })
     }
@@ -164,15 +165,15 @@ impl Program {
             StartError::NotStarted(error) => failed("starting", error),
             StartError::Walls(error) => error.into(),
         })?;
-        let begun = |out: Arc<Output>, err: Arc<Output>| {
+        let begun = |out: Arc<CommandOutput>, err: Arc<CommandOutput>| {
             let redactor = redactor.clone();
             context.written.read_with(move || {
-                let written = output::written(&out, &err, &redactor)?;
+                let written = output::format_partial_output(&out, &err, &redactor)?;
                 Some(redactor.redact_held(&written).into_owned())
             });
         };
         let ended = self.execute(started, begun).await;
-        let Ended { status, out, err, walls } =
+        let CommandEnd { status, out, err, walls } =
             ended.map_err(|error| failed("waiting for", error))?;
         if status.success() {
             let warned = err.text(&redactor);
@@ -187,9 +188,9 @@ impl Program {
             && let Some(error) = walled.explain(&said.readable())
         {
             let error = with_words(error, status, &said, &redactor);
-            let error = ToolError::from(error).with_code(code_of(status));
+            let error = ToolError::from(error).with_code(error_code(status));
             // The model reads the last line of it.
-            return Err(match output::written(&out, &err, &redactor) {
+            return Err(match output::format_partial_output(&out, &err, &redactor) {
                 Some(wrote) => error.with_output(redactor.redact_held(&wrote)),
                 None => error,
             });
@@ -204,7 +205,7 @@ impl Program {
         } else {
             redactor.redact_held(&said.into_error(&redactor)).into_owned()
         };
-        let error = ToolError::ExecutionFailed(text).with_code(code_of(status));
+        let error = ToolError::ExecutionFailed(text).with_code(error_code(status));
         // Nothing outside of the program saw a wall, which may be the reason nevertheless.
         let error = match granted {
             Some(granted) => error.with_note(format!("granted: {granted}")),
@@ -244,15 +245,15 @@ impl Program {
     /// Waits for the end of a program that was started.
     async fn execute(
         &self,
-        mut started: Started,
-        begun: impl FnOnce(Arc<Output>, Arc<Output>),
-    ) -> io::Result<Ended> {
+        mut started: StartedCommand,
+        begun: impl FnOnce(Arc<CommandOutput>, Arc<CommandOutput>),
+    ) -> io::Result<CommandEnd> {
         let (stdout, stderr) = started.outputs();
         let limit = self.walls.as_ref().and_then(|walls| walls.rules().output_kib);
         let limit = limit.map_or(MAX_OUTPUT_BYTES, |kib| {
             usize::try_from(kib.saturating_mul(1024)).unwrap_or(usize::MAX).min(MAX_OUTPUT_BYTES)
         });
-        let (out, err) = (Arc::new(Output::new(limit)), Arc::new(Output::new(limit)));
+        let (out, err) = (Arc::new(CommandOutput::new(limit)), Arc::new(CommandOutput::new(limit)));
         begun(Arc::clone(&out), Arc::clone(&err));
         let ended = {
             let mut talk = pin!(async { tokio::join!(out.read(stdout), err.read(stderr)) });
@@ -272,7 +273,7 @@ impl Program {
             }
         };
         let status = ended?;
-        Ok(Ended { status, out, err, walls: started.ended() })
+        Ok(CommandEnd { status, out, err, walls: started.into_walls() })
     }
 
     /// Starts the program. Its input is complete by then: a program that was begun without it, because this process
@@ -281,7 +282,7 @@ impl Program {
         &self,
         input: &str,
         variables: BTreeMap<String, String>,
-    ) -> Result<Started, StartError> {
+    ) -> Result<StartedCommand, StartError> {
         match &self.walls {
             Some(walls) => {
                 let mut variables = variables;
@@ -290,7 +291,7 @@ impl Program {
                 let program = WalledProgram::new(&*self.name, arguments, &*self.folder, variables)
                     .reading(ProgramInput::Whole(input.as_bytes().to_vec()));
                 let walled = walls.command(program).spawn().await.map_err(StartError::Walls)?;
-                Ok(Started::Walled(Box::new(walled)))
+                Ok(StartedCommand::Walled(Box::new(walled)))
             }
             None => {
                 let input = CompleteInput::new(input.as_bytes()).map_err(StartError::NotStarted)?;
@@ -304,7 +305,7 @@ impl Program {
                 });
                 let free =
                     started.map_err(|error| StartError::NotStarted(self.not_started(error)))?;
-                Ok(Started::Free(Box::new(free)))
+                Ok(StartedCommand::Free(Box::new(free)))
             }
         }
     }
@@ -320,7 +321,12 @@ impl Program {
 }
 
 /// Adds to what a wall held how the program ended, and what it said of that first.
-fn with_words(error: EnvError, status: ExitStatus, said: &Text, redactor: &Redactor) -> EnvError {
+fn with_words(
+    error: EnvError,
+    status: ExitStatus,
+    said: &OutputText,
+    redactor: &Redactor,
+) -> EnvError {
     let said = said.readable();
     let said = redactor.redact(&said);
     let words = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
@@ -337,7 +343,7 @@ fn with_words(error: EnvError, status: ExitStatus, said: &Text, redactor: &Redac
     }
 }
 
-fn code_of(status: ExitStatus) -> String {
+fn error_code(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("signal_{signal}");
@@ -364,7 +370,7 @@ mod tests {
             let program = reads("wc -c");
             let started = program.start(&"x".repeat(length), program.variables.clone()).await;
             let Ok(mut started) = started else { panic!("it starts") };
-            let out = Output::new(MAX_OUTPUT_BYTES);
+            let out = CommandOutput::new(MAX_OUTPUT_BYTES);
             out.read(started.outputs().0).await;
             assert!(started.wait().await.unwrap().success());
             let text = out.text(&Redactor::new()).readable().to_owned();

@@ -17,12 +17,12 @@ pub(super) enum StartError {
 }
 
 /// A program that runs.
-pub(super) enum Started {
+pub(super) enum StartedCommand {
     Free(Box<Processes>),
     Walled(Box<Walled>),
 }
 
-impl Started {
+impl StartedCommand {
     /// Takes the ends of the program's standard output and error; each can be taken once.
     pub(super) fn outputs(&mut self) -> (Option<ChildStdout>, Option<ChildStderr>) {
         match self {
@@ -39,13 +39,13 @@ impl Started {
             Self::Free(free) => free.wait().await,
             Self::Walled(walled) => {
                 let ended = walled.wait().await.map_err(io::Error::other)?;
-                Ok(status_of(&ended))
+                Ok(to_exit_status(&ended))
             }
         }
     }
 
     /// Lets what the program left running be; returns the walls that it ran in.
-    pub(super) fn ended(self) -> Option<Box<Walled>> {
+    pub(super) fn into_walls(self) -> Option<Box<Walled>> {
         match self {
             Self::Free(free) => {
                 free.let_go();
@@ -58,7 +58,7 @@ impl Started {
 
 /// Returns an end within walls as the system says it.
 #[cfg(unix)]
-fn status_of(ended: &backstop_environment::Ended) -> ExitStatus {
+fn to_exit_status(ended: &backstop_environment::ProgramExit) -> ExitStatus {
     let raw = match (ended.code, ended.signal) {
         (Some(code), _) => code << 8,
         (None, Some(signal)) => signal,
@@ -69,6 +69,6 @@ fn status_of(ended: &backstop_environment::Ended) -> ExitStatus {
 
 /// There are no walls elsewhere, and nothing that ends within.
 #[cfg(not(unix))]
-fn status_of(_: &backstop_environment::Ended) -> ExitStatus {
+fn to_exit_status(_: &backstop_environment::ProgramExit) -> ExitStatus {
     ExitStatus::default()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::matcher::Matcher;
 use crate::path;
-use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
+use crate::walk::{CancelFlag, Filter, Reason, Skipped, failed_path};
 
 /// A listing of a folder, or of everything below it.
 pub(super) struct Listing {
@@ -18,7 +18,7 @@ pub(super) struct Listing {
     pub(super) max: usize,
     pub(super) is_recursive: bool,
     pub(super) is_everything: bool,
-    pub(super) given_up: GivenUp,
+    pub(super) given_up: CancelFlag,
 }
 
 impl Listing {
@@ -74,7 +74,7 @@ impl Listing {
             }
         }
         skipped.append(&mut lock(&filter).skipped);
-        let shown = match path::shown(&self.base, &self.root) {
+        let shown = match path::display_path(&self.base, &self.root) {
             base if base.is_empty() => ".".to_owned(),
             shown => shown,
         };
@@ -82,7 +82,7 @@ impl Listing {
         if count > entries.len() {
             answer["more"] = json!(count - entries.len());
         }
-        if let Some(rows) = skipped.rows(|path| path::shown(&self.base, path)) {
+        if let Some(rows) = skipped.rows(|path| path::display_path(&self.base, path)) {
             answer["skipped"] = rows;
         }
         answer

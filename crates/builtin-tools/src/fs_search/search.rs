@@ -9,7 +9,7 @@ use ignore::{DirEntry, WalkBuilder};
 use serde_json::{Value, json};
 
 use crate::path;
-use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
+use crate::walk::{CancelFlag, Filter, Reason, Skipped, failed_path};
 
 /// Maximum shown length of a matching line, in characters.
 const MAX_LINE_CHARS: usize = 300;
@@ -31,22 +31,22 @@ pub(super) fn compile(pattern: &str) -> Result<RegexMatcher, grep_regex::Error> 
 }
 
 /// A search of a file, or of everything below a folder.
-pub(super) struct Search {
+pub(super) struct FileSearch {
     pub(super) base: PathBuf,
     pub(super) root: PathBuf,
     pub(super) pattern: RegexMatcher,
     pub(super) max: usize,
     pub(super) is_everything: bool,
-    pub(super) given_up: GivenUp,
+    pub(super) given_up: CancelFlag,
 }
 
 #[derive(Default)]
-struct Found {
+struct SearchMatches {
     matches: Vec<Value>,
     lines: usize,
 }
 
-impl Search {
+impl FileSearch {
     pub(super) fn run(&self) -> Value {
         let filter = Filter::new(self.root.clone(), self.is_everything);
         let filter = Arc::new(Mutex::new(filter));
@@ -61,7 +61,7 @@ impl Search {
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_LINE_BYTES))
             .build();
-        let (mut found, mut skipped) = (Found::default(), Skipped::default());
+        let (mut found, mut skipped) = (SearchMatches::default(), Skipped::default());
         for entry in walk.build() {
             if self.given_up.is_set() {
                 break;
@@ -79,7 +79,7 @@ impl Search {
         if found.lines > self.max {
             answer["more"] = json!(found.lines - self.max);
         }
-        if let Some(rows) = skipped.rows(|path| path::shown(&self.base, path)) {
+        if let Some(rows) = skipped.rows(|path| path::display_path(&self.base, path)) {
             answer["skipped"] = rows;
         }
         answer
@@ -89,7 +89,7 @@ impl Search {
         &self,
         entry: &DirEntry,
         searcher: &mut Searcher,
-        found: &mut Found,
+        found: &mut SearchMatches,
         skipped: &mut Skipped,
     ) {
         let reason = match entry.file_type() {
@@ -104,13 +104,18 @@ impl Search {
     }
 
     /// Searches a file; returns the reason if it was not searched completely.
-    fn file(&self, path: &Path, searcher: &mut Searcher, found: &mut Found) -> Option<Reason> {
+    fn file(
+        &self,
+        path: &Path,
+        searcher: &mut Searcher,
+        found: &mut SearchMatches,
+    ) -> Option<Reason> {
         let Ok((file, _)) = path::open_judged(path, |real| real.starts_with(&self.root)) else {
             return Some(Reason::Unreadable);
         };
-        let mut reader = Watched { file, given_up: &self.given_up, is_failed: false };
-        let file = path::shown(&self.base, path);
-        let mut lines = Lines { search: self, found, file, is_binary: false };
+        let mut reader = AbortableFile { file, given_up: &self.given_up, is_failed: false };
+        let file = path::display_path(&self.base, path);
+        let mut lines = LineCollector { search: self, found, file, is_binary: false };
         let searched = searcher.search_reader(&self.pattern, &mut reader, &mut lines);
         match searched {
             Ok(()) => lines.is_binary.then_some(Reason::Binary),
@@ -121,7 +126,7 @@ impl Search {
     }
 
     /// Returns a line, or the part of a long one around the beginning of the match.
-    fn shown(&self, line: &[u8]) -> String {
+    fn excerpt_line(&self, line: &[u8]) -> String {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let start = self.pattern.find(line).ok().flatten().map_or(0, |found| found.start());
@@ -147,13 +152,13 @@ fn lock(filter: &Mutex<Filter>) -> MutexGuard<'_, Filter> {
 }
 
 /// A file that fails to read once the call was dropped.
-struct Watched<'a, R> {
+struct AbortableFile<'a, R> {
     file: R,
-    given_up: &'a GivenUp,
+    given_up: &'a CancelFlag,
     is_failed: bool,
 }
 
-impl<R: Read> Read for Watched<'_, R> {
+impl<R: Read> Read for AbortableFile<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = if self.given_up.is_set() {
             Err(io::Error::other("the call was given up"))
@@ -167,20 +172,20 @@ impl<R: Read> Read for Watched<'_, R> {
 }
 
 /// Collector of the matching lines of a file.
-struct Lines<'a> {
-    search: &'a Search,
-    found: &'a mut Found,
+struct LineCollector<'a> {
+    search: &'a FileSearch,
+    found: &'a mut SearchMatches,
     file: String,
     is_binary: bool,
 }
 
-impl Sink for Lines<'_> {
+impl Sink for LineCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, line: &SinkMatch<'_>) -> io::Result<bool> {
         self.found.lines += 1;
         if self.found.matches.len() < self.search.max {
-            let text = self.search.shown(line.bytes());
+            let text = self.search.excerpt_line(line.bytes());
             let number = line.line_number();
             self.found.matches.push(json!({"file": self.file, "line": number, "text": text}));
         }

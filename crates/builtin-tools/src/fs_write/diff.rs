@@ -12,7 +12,7 @@ const MAX_SEARCH: Duration = Duration::from_millis(500);
 const CONTEXT_LINES: usize = 3;
 
 /// Returns a unified diff, or a sentence if the contents cannot be compared.
-pub(super) fn unified(path: &str, old: Option<&[u8]>, new: &str) -> String {
+pub(super) fn format_diff(path: &str, old: Option<&[u8]>, new: &str) -> String {
     let from = match old {
         None => "/dev/null".to_owned(),
         Some(_) => path.to_owned(),
@@ -46,7 +46,7 @@ mod tests {
     fn a_diff_says_all_that_changes() {
         #[track_caller]
         fn check(old: Option<&[u8]>, new: &str, expected: &str) {
-            assert_eq!(unified("a.txt", old, new), expected);
+            assert_eq!(format_diff("a.txt", old, new), expected);
         }
         check(
             Some(b"1\n2\n3\n4\n5\n6\n"),
@@ -74,7 +74,7 @@ mod tests {
             (0..40_000).map(|line| format!("{}\n", (line * 7_919 + salt) % 50_021)).collect()
         };
         let (old, new) = (lines(1), lines(20_011));
-        let diff = unified("a", Some(old.as_bytes()), &new);
+        let diff = format_diff("a", Some(old.as_bytes()), &new);
         let kept = |sign: char| diff.lines().skip(2).filter(|line| line.starts_with(sign)).count();
         assert_eq!(kept('+'), kept('-'), "as many lines are there as before");
     }

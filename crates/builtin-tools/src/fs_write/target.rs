@@ -13,7 +13,7 @@ use crate::path;
 const MAX_OLD_BYTES: u64 = 256 * 1024 * 1024;
 
 /// A file to write, with its current content.
-pub(super) struct Target {
+pub(super) struct WriteTarget {
     path: PathBuf,
     old: Option<Old>,
 }
@@ -23,7 +23,7 @@ struct Old {
     metadata: Metadata,
 }
 
-impl Target {
+impl WriteTarget {
     /// Reads the current content, if the path leads to the file that the policy checked. Errors name the file as
     /// `shown`.
     pub(super) fn open(

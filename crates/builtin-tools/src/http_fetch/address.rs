@@ -9,7 +9,7 @@ use backstop_tool::{Grants, ToolError};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolving};
 
-use super::failure::failed;
+use super::failure::request_error;
 
 /// Capability for an address that is not public.
 pub(super) const PRIVATE: &str = "network:private";
@@ -41,9 +41,9 @@ impl Resolve for SystemResolver {
 }
 
 /// Resolver that returns the checked addresses for every name.
-pub(super) struct Known(pub(super) Vec<IpAddr>);
+pub(super) struct FixedResolver(pub(super) Vec<IpAddr>);
 
-impl reqwest::dns::Resolve for Known {
+impl reqwest::dns::Resolve for FixedResolver {
     fn resolve(&self, _: Name) -> Resolving {
         // The port is the URL's, or the default of its scheme.
         let addresses: Vec<_> = self.0.iter().map(|address| SocketAddr::new(*address, 0)).collect();
@@ -80,8 +80,8 @@ pub(super) async fn find(resolver: &dyn Resolve, url: &Url) -> Result<Vec<IpAddr
     let host = url.host_str().unwrap_or_default();
     match resolver.resolve(host).await {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(failed(format!("`{host}` has no address"))),
-        Err(error) => Err(failed(format!("`{host}` cannot be resolved: {error}"))),
+        Ok(_) => Err(request_error(format!("`{host}` has no address"))),
+        Err(error) => Err(request_error(format!("`{host}` cannot be resolved: {error}"))),
     }
 }
 

@@ -11,7 +11,7 @@ use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use super::failure::{answered, not_sent};
+use super::failure::{not_sent, status_error};
 use super::request::FetchRequest;
 
 /// Headers that the model reads; the others are about the connection, or about browsers.
@@ -57,12 +57,12 @@ pub(super) async fn read(
     let bytes = std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner));
     let text = text(&headers, &bytes, is_cut);
     if status.is_client_error() || status.is_server_error() {
-        return Err(answered(status, &text.unwrap_or_default(), wait(&headers)));
+        return Err(status_error(status, &text.unwrap_or_default(), wait(&headers)));
     }
     let mut answer = json!({
         "status": status.as_u16(),
         "url": url,
-        "headers": shown(&headers),
+        "headers": select_headers(&headers),
     });
     match text {
         _ if request.is_head() => {}
@@ -98,7 +98,7 @@ fn text(headers: &HeaderMap, bytes: &[u8], is_cut: bool) -> Option<String> {
     (says_so || !has_errors || is_cut && !text.contains('\u{fffd}')).then_some(text)
 }
 
-fn shown(headers: &HeaderMap) -> Map<String, Value> {
+fn select_headers(headers: &HeaderMap) -> Map<String, Value> {
     let shown = SHOWN.iter().filter_map(|name| {
         let value = String::from_utf8_lossy(headers.get(*name)?.as_bytes()).into_owned();
         let value: String = value.chars().take(MAX_HEADER_CHARS).collect();

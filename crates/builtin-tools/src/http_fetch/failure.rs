@@ -9,24 +9,24 @@ use layer0::failure::Retry;
 use reqwest::StatusCode;
 
 /// Creates the failure of a request, with its cause.
-pub(super) fn failed(cause: impl AsRef<str>) -> ToolError {
+pub(super) fn request_error(cause: impl AsRef<str>) -> ToolError {
     ToolError::ExecutionFailed(format!("HTTP request failed: {}", cause.as_ref()))
 }
 
 /// Creates the failure of a request without a response.
 pub(super) fn not_sent(error: &reqwest::Error) -> ToolError {
-    failed(cause(error))
+    request_error(cause(error))
 }
 
 /// Creates the failure for an error status.
-pub(super) fn answered(status: StatusCode, body: &str, wait: Option<Duration>) -> ToolError {
+pub(super) fn status_error(status: StatusCode, body: &str, wait: Option<Duration>) -> ToolError {
     let number = status.as_u16();
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
     let text = match body.trim() {
         "" => format!("{number}{reason}"),
         body => format!("{number}{reason}\n{body}"),
     };
-    let error = failed(text).with_code(format!("http_{number}"));
+    let error = request_error(text).with_code(format!("http_{number}"));
     match (number, wait) {
         (429 | 503, Some(wait)) => error.with_retry(Retry::After(wait)),
         (408 | 425 | 429 | 500 | 502..=504, _) => error.with_retry(Retry::Backoff),

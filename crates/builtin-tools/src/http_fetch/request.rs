@@ -8,8 +8,8 @@ use backstop_tool::{Arguments, ToolError};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, Url};
 
-use super::address::Known;
-use super::failure::{failed, not_sent};
+use super::address::FixedResolver;
+use super::failure::{not_sent, request_error};
 
 /// Time limit of connecting; the call as a whole is limited by its timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,11 +49,11 @@ pub(super) fn url(arguments: &Arguments) -> Result<Url, ToolError> {
     let invalid = |why: &str| ToolError::InvalidInput(format!("url {why}"));
     let text = arguments["url"].as_str().unwrap_or_default();
     let url = Url::parse(text).map_err(|error| invalid(&format!("cannot be read: {error}")))?;
-    checked(url).map_err(invalid)
+    check_url(url).map_err(invalid)
 }
 
 /// Returns the URL if it is allowed in a request.
-pub(super) fn checked(url: Url) -> Result<Url, &'static str> {
+pub(super) fn check_url(url: Url) -> Result<Url, &'static str> {
     match url.scheme() {
         "http" | "https" if !url.username().is_empty() || url.password().is_some() => {
             Err("must not hold credentials")
@@ -97,7 +97,7 @@ impl FetchRequest {
     pub(super) async fn send(&self, addresses: Vec<IpAddr>) -> Result<Response, ToolError> {
         for address in &addresses {
             let denied = check_request(&address.to_string());
-            denied.map_err(|denied| failed(denied.to_string()))?;
+            denied.map_err(|denied| request_error(denied.to_string()))?;
         }
         // Each request has its own client, so that it cannot use a connection that was granted to another call.
         // Features of reqwest that other parts of the process use are turned off.
@@ -109,14 +109,14 @@ impl FetchRequest {
             .no_deflate()
             .no_hickory_dns()
             .no_proxy()
-            .dns_resolver(Known(addresses))
+            .dns_resolver(FixedResolver(addresses))
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(0)
             .referer(false)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .build()
-            .map_err(|error| failed(error.to_string()))?;
+            .map_err(|error| request_error(error.to_string()))?;
         let request = client.request(self.method.clone(), self.url.clone());
         request.headers(self.headers.clone()).send().await.map_err(|error| not_sent(&error))
     }

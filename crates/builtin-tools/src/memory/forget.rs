@@ -4,7 +4,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
-use super::{capability, failed};
+use super::{capability, store_error};
 
 /// `memory_forget`: removes a note, or the result of an earlier run. A call needs `memory:write:<kind of scope>`.
 #[derive(Debug, Clone)]
@@ -44,9 +44,9 @@ impl Tool for MemoryForget {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let id = arguments.text_of("id")?;
+        let id = arguments.required_text("id")?;
         let removed = self.entries.remove(&context.session, id).await;
-        let removed = removed.map_err(|error| failed(&error))?;
+        let removed = removed.map_err(|error| store_error(&error))?;
         // A missing entry is a success, so that the call can be repeated.
         Ok(JsonText::from(json!({ "forgotten": removed })))
     }

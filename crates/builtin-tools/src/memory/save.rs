@@ -5,7 +5,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{capability, failed};
+use super::{capability, store_error};
 
 /// `memory_save`: saves a note that is shown to later runs. A call needs `memory:write:<kind of scope>`. The same text
 /// is saved only once.
@@ -46,11 +46,14 @@ impl Tool for MemorySave {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let text = arguments.text_of("text")?;
+        let text = arguments.required_text("text")?;
         let digest = Sha256::digest(text.as_bytes());
         let id: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let id = format!("note_{id}");
-        self.entries.note(&context.session, &id, text).await.map_err(|error| failed(&error))?;
+        self.entries
+            .note(&context.session, &id, text)
+            .await
+            .map_err(|error| store_error(&error))?;
         Ok(JsonText::from(json!({ "id": id })))
     }
 }

@@ -4,7 +4,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{capability, failed};
+use super::{capability, store_error};
 
 /// Default number of returned entries.
 const DEFAULT: u64 = 8;
@@ -53,11 +53,11 @@ impl Tool for MemorySearch {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let text = arguments.text_of("text")?;
+        let text = arguments.required_text("text")?;
         let most = arguments.whole_number("max")?.unwrap_or(DEFAULT).clamp(1, MOST);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         let found = self.entries.search(&context.session, text, most).await;
-        let found = found.map_err(|error| failed(&error))?;
+        let found = found.map_err(|error| store_error(&error))?;
         let found = found.into_iter().map(|entry| json!({ "id": entry.id, "text": entry.text }));
         Ok(JsonText::from(json!({ "found": found.collect::<Vec<Value>>() })))
     }

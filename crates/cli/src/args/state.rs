@@ -72,7 +72,7 @@ pub(crate) struct StateSetArgs {
     #[arg(value_name = "JSON", value_parser = any_json, allow_hyphen_values = true)]
     pub(crate) value: JsonText,
     /// Write only if this version is stored, or nothing: absent
-    #[arg(long, value_name = "VERSION", value_parser = expected)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_expected)]
     pub(crate) expect: Option<Expected>,
     #[command(flatten)]
     pub(crate) of: WhereArgs,
@@ -84,7 +84,7 @@ pub(crate) struct StateRmArgs {
     #[arg(value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: String,
     /// Remove only if this version is stored
-    #[arg(long, value_name = "VERSION", value_parser = expected)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_expected)]
     pub(crate) expect: Option<Expected>,
     #[command(flatten)]
     pub(crate) of: WhereArgs,
@@ -99,7 +99,7 @@ fn any_json(text: &str) -> Result<JsonText, String> {
     })
 }
 
-fn expected(text: &str) -> Result<Expected, String> {
+fn parse_expected(text: &str) -> Result<Expected, String> {
     if text == "absent" {
         return Ok(Expected::Absent);
     }

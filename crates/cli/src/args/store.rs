@@ -24,7 +24,7 @@ impl SharedStoreArgs {
     const HELP: &str = "Store to use, on a PostgreSQL server: postgres://USER@HOST/DATABASE [default: the agent \
         file's, else $BACKSTOP_STORE]";
 
-    fn described(command: Command) -> Command {
+    fn with_store_help(command: Command) -> Command {
         command.mut_arg("store", |store| store.help(Self::HELP))
     }
 }
@@ -39,11 +39,11 @@ impl Deref for SharedStoreArgs {
 
 impl Args for SharedStoreArgs {
     fn augment_args(command: Command) -> Command {
-        Self::described(StoreArgs::augment_args(command))
+        Self::with_store_help(StoreArgs::augment_args(command))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Self::described(StoreArgs::augment_args_for_update(command))
+        Self::with_store_help(StoreArgs::augment_args_for_update(command))
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
 /// may fail with a code of another family, which its operator defines.
 pub(super) fn code(text: &str) -> Result<String, String> {
     let (family, _) = text.split_once('.').unwrap_or((text, ""));
-    let is_ours = |entry: &code::Entry| entry.code.split('.').next() == Some(family);
+    let is_ours = |entry: &code::CodeEntry| entry.code.split('.').next() == Some(family);
     match family.is_empty() || code::CATALOGUE.iter().any(is_ours) || !text.contains('.') {
         true => known_code(text),
         false => Ok(text.to_owned()),
@@ -111,7 +111,7 @@ pub(super) fn code(text: &str) -> Result<String, String> {
 
 /// Parses a code of the catalogue, or a family of such codes.
 pub(super) fn known_code(text: &str) -> Result<String, String> {
-    if code::CATALOGUE.iter().any(|entry| Code::new(entry.code).is_of(text)) {
+    if code::CATALOGUE.iter().any(|entry| Code::new(entry.code).matches(text)) {
         return Ok(text.to_owned());
     }
     if text.ends_with('*') {

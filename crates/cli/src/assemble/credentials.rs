@@ -6,7 +6,7 @@ use backstop_config::{AgentFile, BehaviorAction, ConfigError, ModelTable, TextOr
 use backstop_process::{Credential, Secret};
 use layer0::error::EnvError;
 
-use super::folder_of;
+use super::parent_folder;
 use crate::exit::CliError;
 
 /// Placeholder for a credential that is never sent.
@@ -15,7 +15,7 @@ const NOT_FETCHED: &str = "credential-that-was-not-fetched";
 /// Runs the commands that print credentials of headers and logins, each once, and stores their output in the file.
 /// Credentials in a variable or a file are read at their use.
 pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Result<(), CliError> {
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let mut fetched: Vec<(Credential, Secret)> = Vec::new();
     for (place, credential) in slots(file) {
         if credential.read().is_some() {
@@ -34,7 +34,7 @@ pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Resu
                 secret
             }
         };
-        *credential = Credential::held(secret);
+        *credential = Credential::from_secret(secret);
     }
     Ok(())
 }
@@ -44,7 +44,7 @@ pub(crate) async fn fetch_credentials(file: &mut AgentFile, path: &Path) -> Resu
 pub(crate) fn skip_credential_commands(file: &mut AgentFile) {
     for (_, credential) in slots(file) {
         if credential.read().is_none() {
-            *credential = Credential::held(Secret::new(NOT_FETCHED));
+            *credential = Credential::from_secret(Secret::new(NOT_FETCHED));
         }
     }
 }
@@ -60,20 +60,20 @@ pub(super) fn without_commands(mut table: ModelTable) -> ModelTable {
 }
 
 /// Returns the text of a value.
-pub(crate) fn text_of(
+pub(crate) fn resolve_text(
     value: &TextOrCredential,
     path: &Path,
     folder: &Path,
 ) -> Result<String, CliError> {
     match value {
         TextOrCredential::Text(text) => Ok(text.clone()),
-        TextOrCredential::Credential(credential) => secret_of(credential, path, folder),
+        TextOrCredential::Credential(credential) => read_secret(credential, path, folder),
         _ => Err(CliError::usage("this kind of value is not known")),
     }
 }
 
 /// Returns a credential that is in a variable or a file, or was fetched.
-pub(crate) fn secret_of(
+pub(crate) fn read_secret(
     credential: &Credential,
     path: &Path,
     folder: &Path,

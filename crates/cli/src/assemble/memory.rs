@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_config::{AgentFile, MemoryKind, MemoryScope};
 use backstop_react::{AgentBuilder, RecentMemory, StateMemory};
 use backstop_redact::Redactor;
@@ -20,14 +20,14 @@ const RECENT: usize = 100;
 pub(crate) fn entries(
     file: &AgentFile,
     path: &Path,
-    database: Option<&Database>,
+    database: Option<&AnyDatabase>,
     redactor: &Redactor,
 ) -> MemoryEntries {
     entries_in(state(database, redactor), file, path)
 }
 
 /// Returns the state store of the agent: in the database, or in this process.
-pub(super) fn state(database: Option<&Database>, redactor: &Redactor) -> Arc<dyn StateStore> {
+pub(super) fn state(database: Option<&AnyDatabase>, redactor: &Redactor) -> Arc<dyn StateStore> {
     match database {
         Some(database) => database.redacted_state(redactor),
         None => Arc::new(MemoryStateStore::new().redactor(redactor.clone())),
@@ -41,8 +41,8 @@ pub(super) fn entries_in(
     path: &Path,
 ) -> MemoryEntries {
     match file.memory.unwrap_or_default().scope {
-        MemoryScope::Agent => MemoryEntries::of(store, Scope::Agent(name(file, path))),
-        MemoryScope::Global => MemoryEntries::of(store, Scope::Global),
+        MemoryScope::Agent => MemoryEntries::with_scope(store, Scope::Agent(name(file, path))),
+        MemoryScope::Global => MemoryEntries::with_scope(store, Scope::Global),
         _ => MemoryEntries::of_session(store),
     }
 }

@@ -3,36 +3,36 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use backstop_config::{AgentFile, Checked, ConfigError, ToolTable};
+use backstop_config::{AgentFile, CheckedFile, ConfigError, ToolTable};
 use backstop_react::BuildError;
 use backstop_redact::Redactor;
 use backstop_tool::Toolset;
 
 use super::credentials::without_commands;
-use super::model::{Keys, check_cooldown, refusals};
+use super::model::{KeyRequirement, check_cooldown, refusals};
 use super::usable::lacking;
 use super::walls::surroundings;
-use super::{folder_of, memory, registration, servers, tool};
+use super::{memory, parent_folder, registration, servers, tool};
 use crate::exit::CliError;
-use crate::store::{self, Origin};
+use crate::store::{self, StoreUrlSource};
 
 /// A mistake in an agent file.
-pub(crate) struct Mistake {
+pub(crate) struct AgentFileMistake {
     pub(crate) line: Option<usize>,
     pub(crate) what: String,
     pub(crate) hint: Option<String>,
 }
 
-impl From<&ConfigError> for Mistake {
+impl From<&ConfigError> for AgentFileMistake {
     fn from(error: &ConfigError) -> Self {
         let hint = error.hint().filter(|hint| !hint.is_empty()).map(ToOwned::to_owned);
         Self { line: error.line(), what: error.what().to_owned(), hint }
     }
 }
 
-impl Mistake {
+impl AgentFileMistake {
     /// Returns the mistake of an error, without the name of the file in its text.
-    fn of(error: &CliError, path: &Path, line: Option<usize>) -> Self {
+    fn from_error(error: &CliError, path: &Path, line: Option<usize>) -> Self {
         let text = error.to_string();
         let name = format!("{}: ", path.display());
         let what = text.strip_prefix(&name).unwrap_or(&text).to_owned();
@@ -41,18 +41,22 @@ impl Mistake {
 }
 
 /// Returns the mistakes of a file that parsing does not find.
-pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
-    mistakes_with(checked, path, Keys::Any)
+pub(crate) fn mistakes(checked: &CheckedFile, path: &Path) -> Vec<AgentFileMistake> {
+    mistakes_with(checked, path, KeyRequirement::Any)
 }
 
 /// Returns mistakes as [`mistakes`] does; a key that this process does not hold is one too.
-pub(crate) fn held_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
-    mistakes_with(checked, path, Keys::Held)
+pub(crate) fn held_mistakes(checked: &CheckedFile, path: &Path) -> Vec<AgentFileMistake> {
+    mistakes_with(checked, path, KeyRequirement::Held)
 }
 
-fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
+fn mistakes_with(
+    checked: &CheckedFile,
+    path: &Path,
+    keys: KeyRequirement,
+) -> Vec<AgentFileMistake> {
     let Some(file) = &checked.file else { return Vec::new() };
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let mut found = MistakeList { checked, path, mistakes: Vec::new() };
     found.note("agent", 0, file.agent.instructions(path, folder).err().map(Into::into));
     for (place, pool) in file.model.pools().iter().enumerate() {
@@ -65,7 +69,8 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
         }
     }
     if let Some(url) = &file.store.url {
-        let parsed = store::parse(url, &Origin::File(path)).and_then(|url| store::check(&url));
+        let parsed =
+            store::parse(url, &StoreUrlSource::File(path)).and_then(|url| store::check(&url));
         found.note("store", 0, parsed.err());
     }
     if file.environment.is_some() {
@@ -83,9 +88,9 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
 }
 
 /// Returns the mistakes of a file's tools.
-pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
+pub(crate) fn tool_mistakes(checked: &CheckedFile, path: &Path) -> Vec<AgentFileMistake> {
     let Some(file) = &checked.file else { return Vec::new() };
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let entries = memory::entries(file, path, None, &Redactor::new());
     let mut found = MistakeList { checked, path, mistakes: Vec::new() };
     for (index, table) in file.tools.iter().enumerate() {
@@ -123,17 +128,17 @@ fn tool_parts(table: &ToolTable) -> Vec<ToolTable> {
 
 /// The mistakes found in a file.
 struct MistakeList<'c> {
-    checked: &'c Checked,
+    checked: &'c CheckedFile,
     path: &'c Path,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<AgentFileMistake>,
 }
 
 impl MistakeList<'_> {
     /// Notes the errors of a table, each once. An error that may follow from a mistake of the text is left out.
     fn note(&mut self, table: &str, index: usize, errors: impl IntoIterator<Item = CliError>) {
-        let line = self.checked.line_of(table, index);
+        let line = self.checked.find_table_line(table, index);
         for error in errors {
-            let mut mistake = Mistake::of(&error, self.path, line);
+            let mut mistake = AgentFileMistake::from_error(&error, self.path, line);
             let is_known =
                 self.mistakes.iter().any(|it| (it.line, &it.what) == (line, &mistake.what));
             if is_known || self.checked.may_explain(table, index, &mistake.what) {
@@ -146,11 +151,11 @@ impl MistakeList<'_> {
 
     /// Notes the first conflict between parts of the file, such as equal names.
     fn note_whole(&mut self, file: &AgentFile) {
-        let agent = match super::agent_with(file, self.path, None, Keys::Any) {
+        let agent = match super::agent_with(file, self.path, None, KeyRequirement::Any) {
             Ok(agent) => agent,
             // It is that of a table, unless nothing else is wrong.
             Err(error) if self.mistakes.is_empty() && self.checked.mistakes.is_empty() => {
-                return self.mistakes.push(Mistake::of(&error, self.path, None));
+                return self.mistakes.push(AgentFileMistake::from_error(&error, self.path, None));
             }
             Err(_) => return,
         };

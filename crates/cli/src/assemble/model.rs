@@ -16,8 +16,8 @@ use backstop_provider_openai::{ChatDialect, OpenAi, OpenAiResponses};
 use backstop_react::{Price, Upstream, attempt_labels, known_price};
 
 use super::bedrock;
-use super::credentials::text_of;
-use super::script::{RunScript, script_of};
+use super::credentials::resolve_text;
+use super::script::{RunScript, read_model_script};
 use crate::exit::CliError;
 
 /// The endpoints of a file, and their secrets.
@@ -43,7 +43,7 @@ pub(super) fn models(
     path: &Path,
     folder: &Path,
     log: Option<&Arc<dyn EventLog>>,
-    keys_from: Keys,
+    keys_from: KeyRequirement,
 ) -> Result<Models, CliError> {
     let pools = model.pools();
     for pool in &pools {
@@ -60,7 +60,7 @@ pub(super) fn models(
         keys.extend(secrets);
         // Only a script depends on the progress of a run.
         let provider: Result<Arc<dyn Provider>, CliError> = match (table.provider, log) {
-            (ProviderName::Script, Some(log)) => script_of(table, path, folder)
+            (ProviderName::Script, Some(log)) => read_model_script(table, path, folder)
                 .map(|script| Arc::new(RunScript::new(script, label, Arc::clone(log))) as _),
             _ => Ok(fresh),
         };
@@ -80,8 +80,8 @@ pub(super) fn models(
 }
 
 fn upstream(provider: Arc<dyn Provider>, table: &ModelTable, has_price: bool) -> Upstream {
-    let mut upstream = Upstream::shared(provider).attempt_timeout(timeouts(table).attempt);
-    let known = || price_of(table).filter(|_| !has_price);
+    let mut upstream = Upstream::from_shared(provider).attempt_timeout(timeouts(table).attempt);
+    let known = || find_price(table).filter(|_| !has_price);
     if let Some(price) = table.price.map(Into::into).or_else(known) {
         upstream = upstream.price(price);
     }
@@ -125,7 +125,7 @@ pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
 }
 
 /// Returns the price of a known model at the provider's own endpoint.
-fn price_of(model: &ModelTable) -> Option<Price> {
+fn find_price(model: &ModelTable) -> Option<Price> {
     let is_own = model.base_url.is_none();
     known_price(model.provider.as_str(), model.model.as_deref().filter(|_| is_own)?)
 }
@@ -155,7 +155,7 @@ pub(crate) fn key_variables(model: &ModelTable) -> Vec<String> {
 
 /// Requirement for the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeyRequirement {
     /// None: no request is made, and a missing key is no mistake.
     Any,
     /// This process must hold them.
@@ -163,19 +163,19 @@ pub(super) enum Keys {
 }
 
 /// Builds the provider of a table for requests.
-pub(crate) fn provider_of(
+pub(crate) fn build_provider(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
 ) -> Result<Arc<dyn Provider>, CliError> {
-    provider(model, path, folder, Keys::Held).map(|(provider, _)| provider)
+    provider(model, path, folder, KeyRequirement::Held).map(|(provider, _)| provider)
 }
 
 /// A provider with its secrets.
 type Keyed = (Arc<dyn Provider>, Vec<String>);
 
 /// Sets the options of all HTTP providers, then builds.
-fn built<P: Protocol>(
+fn build_http_provider<P: Protocol>(
     builder: HttpProviderBuilder<P>,
     model: &ModelTable,
     key: Option<&str>,
@@ -193,14 +193,14 @@ fn built<P: Protocol>(
         builder = builder.user_agent(name.as_str());
     }
     for (name, value) in &model.headers {
-        let text = text_of(value, path, folder)?;
+        let text = resolve_text(value, path, folder)?;
         builder = match value.is_credential() {
             true => builder.secret_header(name.as_str(), text),
             false => builder.header(name.as_str(), text),
         };
     }
     let secrets = builder.secrets().map(|secret| secret.reveal().to_owned()).collect();
-    let provider = builder.build().map_err(|error| misconfigured(error, path))?;
+    let provider = builder.build().map_err(|error| to_cli_error(error, path))?;
     Ok((Arc::new(provider), secrets))
 }
 
@@ -209,7 +209,7 @@ pub(super) fn refusals(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
-    keys: Keys,
+    keys: KeyRequirement,
 ) -> Vec<CliError> {
     let is_script = model.provider == ProviderName::Script;
     let unnamed = model_name(model, path).err().filter(|_| !is_script);
@@ -225,7 +225,7 @@ pub(super) fn provider(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
-    keys: Keys,
+    keys: KeyRequirement,
 ) -> Result<Keyed, CliError> {
     check_keys(model, path)?;
     // A missing model is reported before a missing key.
@@ -233,18 +233,18 @@ pub(super) fn provider(
         model_name(model, path)?;
     }
     let key = |model: &ModelTable, usual: &str| match (key(model, usual, path), keys) {
-        (Err(_), Keys::Any) => Ok(Some("none".to_owned())),
+        (Err(_), KeyRequirement::Any) => Ok(Some("none".to_owned())),
         (key, _) => key,
     };
     // Nothing is sent, so credentials of headers need not exist.
     let mut bare = model.clone();
-    if keys == Keys::Any {
+    if keys == KeyRequirement::Any {
         bare.headers.retain(|_, value| !value.is_credential());
     }
     let model = &bare;
     match model.provider {
         ProviderName::Script => {
-            let script = ScriptedProvider::new(script_of(model, path, folder)?);
+            let script = ScriptedProvider::new(read_model_script(model, path, folder)?);
             // A script needs no key, but a named one is still a secret.
             let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
             let key = key.map(|key| key.reveal().to_owned());
@@ -274,7 +274,7 @@ pub(super) fn provider(
             if let Some(version) = &model.api_version {
                 openai = openai.with(|it| it.api_version(version.as_str()));
             }
-            built(openai, model, key.as_deref(), path, folder)
+            build_http_provider(openai, model, key.as_deref(), path, folder)
         }
         ProviderName::OpenaiResponses => {
             let key = key(model, backstop_provider_openai::KEY_VARIABLE)?;
@@ -282,7 +282,7 @@ pub(super) fn provider(
             if let Some(version) = &model.api_version {
                 responses = responses.with(|it| it.api_version(version.as_str()));
             }
-            built(responses, model, key.as_deref(), path, folder)
+            build_http_provider(responses, model, key.as_deref(), path, folder)
         }
         ProviderName::Anthropic => {
             let key = key(model, backstop_provider_anthropic::KEY_VARIABLE)?;
@@ -290,12 +290,12 @@ pub(super) fn provider(
             if let Some(yes) = model.cache {
                 anthropic = anthropic.with(|it| it.caches_prompts(yes));
             }
-            built(anthropic, model, key.as_deref(), path, folder)
+            build_http_provider(anthropic, model, key.as_deref(), path, folder)
         }
         ProviderName::Bedrock => {
             let name = model_name(model, path)?;
             let bedrock = match bedrock::setup(model, &name) {
-                Err(_) if keys == Keys::Any => {
+                Err(_) if keys == KeyRequirement::Any => {
                     return Ok((Arc::new(ScriptedProvider::new(Vec::new())), Vec::new()));
                 }
                 bedrock => bedrock?,
@@ -304,12 +304,12 @@ pub(super) fn provider(
                 Some(yes) => bedrock.with(|it| it.caches_prompts(yes)),
                 None => bedrock,
             };
-            built(bedrock, model, None, path, folder)
+            build_http_provider(bedrock, model, None, path, folder)
         }
         ProviderName::Gemini => {
             let key = key(model, backstop_provider_gemini::KEY_VARIABLE)?;
             let gemini = Gemini::new(model_name(model, path)?);
-            built(gemini, model, key.as_deref(), path, folder)
+            build_http_provider(gemini, model, key.as_deref(), path, folder)
         }
         ProviderName::Ollama => {
             // A server on this machine needs no key, so the key of the hosted service is not sent to it.
@@ -318,7 +318,7 @@ pub(super) fn provider(
                 _ => key(model, backstop_provider_ollama::KEY_VARIABLE)?,
             };
             let ollama = Ollama::new(model_name(model, path)?);
-            built(ollama, model, key.as_deref(), path, folder)
+            build_http_provider(ollama, model, key.as_deref(), path, folder)
         }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
             .with_hint(
@@ -392,7 +392,7 @@ fn key(model: &ModelTable, usual: &str, path: &Path) -> Result<Option<String>, C
     }
 }
 
-fn misconfigured(error: backstop_provider_http::ConfigError, path: &Path) -> CliError {
+fn to_cli_error(error: backstop_provider_http::ProviderConfigError, path: &Path) -> CliError {
     ConfigError::new(path, error.to_string()).with_hint(error.hint()).into()
 }
 

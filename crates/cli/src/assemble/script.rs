@@ -20,7 +20,7 @@ use crate::exit::CliError;
 const MAX_KEPT: usize = 64;
 
 /// Reads the script of a model.
-pub(super) fn script_of(
+pub(super) fn read_model_script(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
@@ -59,7 +59,7 @@ impl RunScript {
     }
 
     /// Returns the number of outcomes in the record of a run.
-    async fn place_of(&self, run: &RunId) -> Result<usize, LogError> {
+    async fn count_outcomes(&self, run: &RunId) -> Result<usize, LogError> {
         let mut outcomes = self.runs().get(run).copied().unwrap_or_default();
         for record in self.log.records(run, outcomes.read + 1).await? {
             outcomes.take(&record, run, &self.label)?;
@@ -100,7 +100,7 @@ impl Provider for RunScript {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let place = match &request.run {
             Some(run) => {
-                self.place_of(run).await.map_err(|error| ProviderError::Other(error.into()))
+                self.count_outcomes(run).await.map_err(|error| ProviderError::Other(error.into()))
             }
             None => Ok(0),
         };
@@ -193,9 +193,9 @@ mod tests {
             responded(),
         ] {
             append(&mut writer, kind).await;
-            script.push(kept.place_of(&run).await.unwrap());
-            again.push(of("script").place_of(&run).await.unwrap());
-            other.push(of("other").place_of(&run).await.unwrap());
+            script.push(kept.count_outcomes(&run).await.unwrap());
+            again.push(of("script").count_outcomes(&run).await.unwrap());
+            other.push(of("other").count_outcomes(&run).await.unwrap());
         }
         assert_eq!(script, [1, 1, 2, 3, 3, 3, 3, 3, 4]);
         assert_eq!(again, script);

@@ -6,8 +6,8 @@ use backstop_config::AgentFile;
 use backstop_redact::Redactor;
 
 use super::credentials::held_credentials;
-use super::folder_of;
 use super::model::held_keys;
+use super::parent_folder;
 use crate::secrets::{self, hold};
 use crate::store;
 
@@ -15,13 +15,13 @@ use crate::store;
 pub(crate) fn hold_all(files: &[(&Path, AgentFile)]) {
     for (path, file) in files {
         hold(held_keys(&file.model, path));
-        hold(held_credentials(file, folder_of(path)));
+        hold(held_credentials(file, parent_folder(path)));
     }
 }
 
 /// Returns a redactor that knows every secret of the process.
-pub(crate) fn held() -> Redactor {
+pub(crate) fn build_process_redactor() -> Redactor {
     hold(store::log_key());
-    hold(secrets::inherited());
-    secrets::held().fold(Redactor::new(), Redactor::with_secret)
+    hold(secrets::list_inherited());
+    secrets::list_held().fold(Redactor::new(), Redactor::with_secret)
 }

@@ -13,13 +13,13 @@ use backstop_tool::{Grants, ToolSource};
 use futures_util::future::join_all;
 use layer0::failure::{Chain, Failure, Seconds};
 
-use super::credentials::{secret_of, text_of};
-use super::model::Keys;
+use super::credentials::{read_secret, resolve_text};
+use super::model::KeyRequirement;
 use super::tool::named_variables;
 use super::walls::{granted_folders, surroundings};
-use super::{folder_of, redactor};
+use super::{parent_folder, redactor};
 use crate::exit::CliError;
-use crate::output::{counted, note, shows_notes};
+use crate::output::{format_count, note, shows_notes};
 
 /// Placeholder for a credential that is not needed.
 const ELSEWHERE: &str = "held elsewhere";
@@ -98,7 +98,7 @@ impl Servers {
     }
 
     /// Returns a line about a server and its listing.
-    pub(crate) fn told(client: &McpClient) -> String {
+    pub(crate) fn describe(client: &McpClient) -> String {
         let listing = client.listing();
         let is = listing.implementation.as_deref().unwrap_or("a server without a name");
         let tools = u64::try_from(listing.tools.len()).unwrap_or(u64::MAX);
@@ -107,7 +107,7 @@ impl Servers {
             0 => String::new(),
             count => format!(", {count} left out"),
         };
-        let (name, tools) = (client.name(), counted(tools, "tool"));
+        let (name, tools) = (client.name(), format_count(tools, "tool"));
         format!("`{name}` is {is}, revision {revision}: {tools}{left_out}")
     }
 }
@@ -133,7 +133,7 @@ pub(crate) fn server(
     path: &Path,
     redactor: &Redactor,
 ) -> Result<McpServer, CliError> {
-    described(table, file, path, redactor, Keys::Held)
+    build_server(table, file, path, redactor, KeyRequirement::Held)
 }
 
 /// Checks the configuration of a server. Nothing is started or requested.
@@ -141,24 +141,24 @@ pub(super) fn check(
     table: &McpTable,
     file: &AgentFile,
     path: &Path,
-    keys: Keys,
+    keys: KeyRequirement,
 ) -> Result<(), CliError> {
-    let server = described(table, file, path, &Redactor::new(), keys)?;
+    let server = build_server(table, file, path, &Redactor::new(), keys)?;
     server.check().map_err(|error| ConfigError::new(path, Chain(&error).to_string()).into())
 }
 
-fn described(
+fn build_server(
     table: &McpTable,
     file: &AgentFile,
     path: &Path,
     redactor: &Redactor,
-    keys: Keys,
+    keys: KeyRequirement,
 ) -> Result<McpServer, CliError> {
-    let folder = folder_of(path);
-    let is_elsewhere = matches!(keys, Keys::Any);
+    let folder = parent_folder(path);
+    let is_elsewhere = matches!(keys, KeyRequirement::Any);
     let text = |value: &TextOrCredential| match is_elsewhere && value.is_credential() {
         true => Ok(ELSEWHERE.to_owned()),
-        false => text_of(value, path, folder),
+        false => resolve_text(value, path, folder),
     };
     let mut server = match &table.place {
         McpPlace::Command(command) => {
@@ -189,7 +189,7 @@ fn described(
                 let id = text(&oauth.client_id)?;
                 let secret = match is_elsewhere {
                     true => ELSEWHERE.to_owned(),
-                    false => secret_of(&oauth.client_secret, path, folder)?,
+                    false => read_secret(&oauth.client_secret, path, folder)?,
                 };
                 let mut credentials =
                     ClientCredentials::new(id, secret).scopes(oauth.scopes.clone());
@@ -223,7 +223,7 @@ fn check_network(
     file: &AgentFile,
     path: &Path,
 ) -> Result<(), CliError> {
-    let Some(around) = surroundings(None, file, path, folder_of(path), None)? else {
+    let Some(around) = surroundings(None, file, path, parent_folder(path), None)? else {
         return Ok(());
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');

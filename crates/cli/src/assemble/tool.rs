@@ -16,7 +16,7 @@ use backstop_tool::Tool;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
-use super::walls::{Surroundings, surroundings};
+use super::walls::{ProgramSurroundings, surroundings};
 use crate::exit::CliError;
 use crate::names::nearest;
 use crate::output;
@@ -110,12 +110,12 @@ fn builtin_refusals(table: &ToolTable, path: &Path) -> Vec<ConfigError> {
 }
 
 /// Returns the surroundings of a tool's program.
-fn surroundings_of(
+fn build_surroundings(
     table: &ToolTable,
     file: &AgentFile,
     path: &Path,
     folder: &Path,
-) -> Result<Option<Surroundings>, CliError> {
+) -> Result<Option<ProgramSurroundings>, CliError> {
     let program = table.command.as_ref().and_then(|command| command.first());
     let program = program.filter(|program| program.contains('/'));
     let cwd = table.cwd.as_deref().unwrap_or_else(|| Path::new("."));
@@ -124,7 +124,7 @@ fn surroundings_of(
 }
 
 /// Adds the walls and credentials of its surroundings to a program.
-fn surrounded(program: Program, around: Option<Surroundings>) -> Program {
+fn add_surroundings(program: Program, around: Option<ProgramSurroundings>) -> Program {
     let Some(around) = around else { return program };
     let credentials = around.credentials.into_iter();
     credentials.fold(program.within(around.walls), |program, (variable, credential)| {
@@ -154,8 +154,8 @@ fn command_tool(
     spec.timeout = table.timeout_ms.map(Duration::from_millis);
     let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
     let program = Program::new(program, arguments.iter().cloned(), cwd, variables(table));
-    let around = surroundings_of(table, file, path, folder)?;
-    Ok(Arc::new(CommandTool::new(spec, surrounded(program, around))))
+    let around = build_surroundings(table, file, path, folder)?;
+    Ok(Arc::new(CommandTool::new(spec, add_surroundings(program, around))))
 }
 
 fn builtin_tool(
@@ -182,7 +182,7 @@ fn builtin_tool(
         }
         "http_fetch" => {
             let tool = HttpFetch::new();
-            let tool = match surroundings_of(table, file, path, folder)? {
+            let tool = match build_surroundings(table, file, path, folder)? {
                 Some(around) => tool.within(around.walls),
                 None => tool,
             };
@@ -195,8 +195,8 @@ fn builtin_tool(
         "memory_save" => Arc::new(MemorySave::new(entries.clone())),
         "memory_search" => Arc::new(MemorySearch::new(entries.clone())),
         "shell" => {
-            let around = surroundings_of(table, file, path, folder)?;
-            let tool = Shell::new(surrounded(Program::shell(base, variables(table)), around));
+            let around = build_surroundings(table, file, path, folder)?;
+            let tool = Shell::new(add_surroundings(Program::shell(base, variables(table)), around));
             let tool = if is_unattended { tool.without_approval() } else { tool };
             Arc::new(match timeout {
                 Some(timeout) => tool.timeout(timeout),
@@ -228,17 +228,17 @@ pub(super) fn variables(table: &ToolTable) -> BTreeMap<String, String> {
 /// Returns variables as [`variables`] does, for these names; the default ones for `None`.
 pub(super) fn named_variables(names: Option<&[String]>) -> BTreeMap<String, String> {
     match names {
-        Some(names) => held(names.iter().map(String::as_str)),
+        Some(names) => read_variables(names.iter().map(String::as_str)),
         None => usual_variables(),
     }
 }
 
 /// Returns the default environment variables of a program.
 pub(crate) fn usual_variables() -> BTreeMap<String, String> {
-    held(VARIABLES)
+    read_variables(VARIABLES)
 }
 
-fn held<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
+fn read_variables<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
     let held = |name: &str| match std::env::var(name) {
         Ok(value) => Some((name.to_owned(), value)),
         Err(VarError::NotPresent) => None,

@@ -10,7 +10,7 @@ use backstop_environment::{Helper, Network, Rules, Walls};
 use backstop_process::Credential;
 use layer0::error::EnvError;
 
-use super::folder_of;
+use super::parent_folder;
 use crate::exit::CliError;
 
 /// Hint for rules that this machine cannot enforce.
@@ -19,7 +19,7 @@ const HINT: &str = "`backstop doctor` says what this machine holds and how to me
 
 /// The walls and credentials of a tool's or server's program.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct ProgramSurroundings {
     pub(crate) walls: Walls,
     pub(crate) credentials: Vec<(String, Credential)>,
 }
@@ -32,7 +32,7 @@ pub(crate) fn surroundings(
     path: &Path,
     folder: &Path,
     program: Option<&Path>,
-) -> Result<Option<Surroundings>, CliError> {
+) -> Result<Option<ProgramSurroundings>, CliError> {
     let Some(table) = own.or(file.environment.as_ref()) else { return Ok(None) };
     let refused = |error: &EnvError| {
         let what = format!("[environment]: {}", error.what());
@@ -53,7 +53,7 @@ pub(crate) fn surroundings(
     let credentials = table.credentials.iter();
     let credentials =
         credentials.map(|(name, it)| (name.clone(), it.clone().below(folder))).collect();
-    Ok(Some(Surroundings { walls, credentials }))
+    Ok(Some(ProgramSurroundings { walls, credentials }))
 }
 
 fn rules(
@@ -69,12 +69,19 @@ fn rules(
         _ => Network::All,
     });
     if table.read.is_some() || table.write.is_some() {
-        rules = rules.files().read(table.read.iter().flatten()).read(granted("read", file, folder));
-        rules = rules.write(table.write.iter().flatten()).write(granted("write", file, folder));
+        rules = rules
+            .files()
+            .read(table.read.iter().flatten())
+            .read(list_granted_paths("read", file, folder));
+        rules = rules
+            .write(table.write.iter().flatten())
+            .write(list_granted_paths("write", file, folder));
         // A program that the file names by its path may be read.
         rules = rules.read(program.map(|program| folder.join(program)));
         // A link that another program has created there could lead anywhere.
-        rules = rules.written_by_others(written(file, folder)).written_by_others(of_process());
+        rules = rules
+            .written_by_others(list_writable_paths(file, folder))
+            .written_by_others(of_process());
     }
     let grants = &file.agent.policy.grant;
     // Without hosts, nothing can lead to a private address: the grant is then for other tools.
@@ -104,9 +111,10 @@ static WRITTEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Adds the paths that programs of this file may write to those that the walls of all files know.
 pub(crate) fn share_written(file: &AgentFile, path: &Path) {
-    let folder = folder_of(path);
+    let folder = parent_folder(path);
     let mut shared = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.extend(written(file, folder).into_iter().map(|written| folder.join(written)));
+    shared
+        .extend(list_writable_paths(file, folder).into_iter().map(|written| folder.join(written)));
 }
 
 fn of_process() -> BTreeSet<PathBuf> {
@@ -114,16 +122,16 @@ fn of_process() -> BTreeSet<PathBuf> {
 }
 
 /// Returns the paths that any program of a file may write.
-fn written(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
+fn list_writable_paths(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
     let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
     let tables = own.chain(&file.environment);
     let stated = tables.flat_map(|table| table.write.iter().flatten()).cloned();
-    stated.chain(granted("write", file, folder)).collect()
+    stated.chain(list_granted_paths("write", file, folder)).collect()
 }
 
 /// Returns the files and folders that a policy grants as a whole.
-fn granted(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
+fn list_granted_paths(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
     let begin = format!("fs:{operation}:");
     let grants = file.agent.grants(folder);
     let paths = grants.iter().filter_map(|grant| whole_folder(grant.strip_prefix(&begin)?));
@@ -132,8 +140,8 @@ fn granted(operation: &str, file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
 
 /// Returns the folders that a policy grants, as roots for servers.
 pub(crate) fn granted_folders(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {
-    let mut folders = granted("read", file, folder);
-    folders.extend(granted("write", file, folder));
+    let mut folders = list_granted_paths("read", file, folder);
+    folders.extend(list_granted_paths("write", file, folder));
     folders.retain(|folder| folder.is_dir());
     folders.sort();
     folders.dedup();

@@ -4,7 +4,7 @@
 const MAX_CHARS: usize = 2_000;
 
 /// Returns the end of a text after a colon; an empty text if it is blank.
-pub(super) fn end_of(text: &str) -> String {
+pub(super) fn format_end(text: &str) -> String {
     let text = text.trim();
     let cut = text.char_indices().rev().nth(MAX_CHARS - 1).map_or(0, |(at, _)| at);
     match (text.is_empty(), cut) {
@@ -15,7 +15,7 @@ pub(super) fn end_of(text: &str) -> String {
 }
 
 /// Returns the beginning of a text after a colon; an empty text if it is blank.
-pub(super) fn beginning_of(text: &str) -> String {
+pub(super) fn format_beginning(text: &str) -> String {
     let text = text.trim();
     match (text.is_empty(), text.char_indices().nth(MAX_CHARS)) {
         (true, _) => String::new(),
@@ -32,13 +32,16 @@ mod tests {
     #[test]
     fn text_is_cut_between_characters() {
         let long = "é".repeat(MAX_CHARS + 5);
-        assert_eq!((end_of(" \n"), beginning_of("")), (String::new(), String::new()));
-        assert_eq!((end_of(" a\n"), beginning_of("a ")), (": a".to_owned(), ": a".to_owned()));
+        assert_eq!((format_end(" \n"), format_beginning("")), (String::new(), String::new()));
+        assert_eq!(
+            (format_end(" a\n"), format_beginning("a ")),
+            (": a".to_owned(), ": a".to_owned())
+        );
         let cut = "é".repeat(MAX_CHARS);
         assert_eq!(
-            (end_of(&long), beginning_of(&long)),
+            (format_end(&long), format_beginning(&long)),
             (format!(": …{cut}"), format!(": {cut}…"))
         );
-        assert_eq!(end_of(&cut), format!(": {cut}"));
+        assert_eq!(format_end(&cut), format!(": {cut}"));
     }
 }

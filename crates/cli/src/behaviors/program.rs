@@ -12,7 +12,7 @@ use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
-use super::failure_text::end_of;
+use super::failure_text::format_end;
 
 /// Exit status of a temporary failure: `EX_TEMPFAIL` of sysexits(3).
 const TRY_AGAIN: i32 = 75;
@@ -97,7 +97,7 @@ impl CommandAction {
             }
             Err(source) => return Err(CommandError::NotRun { program, source }),
         };
-        let (status, said) = (ended.status, end_of(&ended.stderr));
+        let (status, said) = (ended.status, format_end(&ended.stderr));
         match status.code() {
             Some(0) => Ok(()),
             Some(TRY_AGAIN) => Err(CommandError::TryAgain { program, said }),

@@ -13,7 +13,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION
 use reqwest::{Client, Response, StatusCode, Url};
 use thiserror::Error;
 
-use super::failure_text::beginning_of;
+use super::failure_text::format_beginning;
 use super::signature::SigningKey;
 use crate::exit::CliError;
 
@@ -70,7 +70,7 @@ impl Failure for WebhookError {
             Self::Refused { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::Unknown),
             Self::Redirected { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::None),
             Self::Unavailable { wait, .. } => {
-                Facts::hinted(code::BEHAVIOR_FAILED, *wait, Effect::Unknown)
+                Facts::from_hint(code::BEHAVIOR_FAILED, *wait, Effect::Unknown)
             }
             Self::Unreachable(error) if error.is_connect() => {
                 Facts::backoff(code::BEHAVIOR_FAILED, Effect::None)
@@ -149,7 +149,7 @@ impl Webhook {
             let to = self.redactor.redact(to.as_deref().unwrap_or("nowhere")).into_owned();
             return Err(WebhookError::Redirected { status, to });
         }
-        let said = beginning_of(&self.redactor.redact(&body(response).await));
+        let said = format_beginning(&self.redactor.redact(&body(response).await));
         let is_temporary = matches!(status.as_u16(), 408 | 429) || status.is_server_error();
         Err(match is_temporary {
             true => WebhookError::Unavailable { status, wait, said },

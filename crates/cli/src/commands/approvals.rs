@@ -17,8 +17,8 @@ use self::earlier::EarlierDecision;
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
 use crate::exit::CliError;
 use crate::limits::limits;
-use crate::output::{self, Answer, Form, Prompt};
-use crate::recorded::Recorded;
+use crate::output::{self, DataForm, Prompt, PromptAnswer};
+use crate::recorded::RecordedAgentFile;
 use crate::store::Chosen;
 use crate::{exit, ids, proposal, store};
 
@@ -72,14 +72,14 @@ pub(crate) async fn approve(args: ApproveArgs) -> Result<ExitCode, CliError> {
         None => decision,
     };
     let decision = match args.data {
-        Some(data) => decision.with_data(data_of(&data)?),
+        Some(data) => decision.with_data(read_data(&data)?),
         None => decision,
     };
     decide(&args.id, decision, &args.store, args.json).await
 }
 
 /// Reads the data of a decision.
-fn data_of(text: &str) -> Result<JsonText, CliError> {
+fn read_data(text: &str) -> Result<JsonText, CliError> {
     let read = match text.strip_prefix('@') {
         _ if text == "-" => output::input()
             .map_err(|error| CliError::usage(format!("standard input cannot be taken: {error}")))?,
@@ -122,17 +122,20 @@ async fn decide(
             }
         };
         let decision = match decision.arguments.clone() {
-            Some(typed) => decision.with_arguments(proposal::renewed(&*log, &open, typed).await?),
+            Some(typed) => {
+                decision.with_arguments(proposal::renew_arguments(&*log, &open, typed).await?)
+            }
             None => decision,
         };
         let decision = match decision.approved {
-            true => match confirmed(&open, decision).await {
+            true => match confirm(&open, decision).await {
                 Some(decision) => decision,
                 None => return Ok((open, None)),
             },
             false => decision,
         };
-        let decision = redacted_decision(&Recorded::redactor(&*log, &open.run).await, decision)?;
+        let decision =
+            redacted_decision(&RecordedAgentFile::redactor(&*log, &open.run).await, decision)?;
         // Another person may have decided meanwhile.
         match decide_in(&*log, &open.id, decision.clone(), SystemClock.now()).await {
             Err(DecideError::NotFound(error)) => {
@@ -145,7 +148,7 @@ async fn decide(
     };
     let decided = decided.await;
     let root = match &decided {
-        Ok((open, _)) => head_of(&*log, &open.run).await,
+        Ok((open, _)) => find_open_root(&*log, &open.run).await,
         Err(_) => None,
     };
     database.close().await;
@@ -154,10 +157,10 @@ async fn decide(
     let root = root.as_ref().unwrap_or(&open.run);
     let exit = match &decision {
         Some(_) => ExitCode::SUCCESS,
-        None => exit::of(Outcome::WaitingApproval),
+        None => exit::from_outcome(Outcome::WaitingApproval),
     };
     if json {
-        output::json(&Decided::of(&open, decision.as_ref(), root))?;
+        output::json(&Decided::new(&open, decision.as_ref(), root))?;
         return Ok(exit);
     }
     let Some(decision) = decision else {
@@ -192,7 +195,7 @@ struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    fn of(open: &'a OpenApproval, decision: Option<&'a Decision>, resume: &'a RunId) -> Self {
+    fn new(open: &'a OpenApproval, decision: Option<&'a Decision>, resume: &'a RunId) -> Self {
         let changed = decision.and_then(|decision| decision.arguments.as_ref());
         Self {
             id: &open.id,
@@ -209,7 +212,7 @@ impl<'a> Decided<'a> {
 }
 
 /// Returns the open run to resume for a child run. `None` if the store cannot be read; the resume then reports that.
-async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
+async fn find_open_root(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
     let summary = log.summary(run).await.ok()??;
     open_root(log, &summary).await.ok()?
 }
@@ -221,7 +224,7 @@ async fn decided_before(log: &dyn EventLog, id: &ApprovalId, chosen: &Chosen) ->
         return Some(DecideError::Expired(id.clone()).into());
     }
     let is_open = log.summary(&earlier.run).await.ok()?.is_some_and(|run| run.is_open());
-    let root = head_of(log, &earlier.run).await;
+    let root = find_open_root(log, &earlier.run).await;
     let open = root.or_else(|| is_open.then(|| earlier.run.clone()));
     Some(earlier.refuse(id, open.as_ref(), &chosen.flag()))
 }
@@ -234,7 +237,7 @@ fn not_found(id: &str) -> CliError {
 
 /// Shows the call to the person at the terminal, asks for confirmation, and asks for missing data. Without a terminal,
 /// the command line is the confirmation.
-async fn confirmed(open: &OpenApproval, decision: Decision) -> Option<Decision> {
+async fn confirm(open: &OpenApproval, decision: Decision) -> Option<Decision> {
     if !output::at_terminal() {
         return Some(decision);
     }
@@ -245,9 +248,9 @@ async fn confirmed(open: &OpenApproval, decision: Decision) -> Option<Decision> 
         call = format!("{call}\n{data}");
     }
     let schema = open.schema.as_ref().filter(|_| decision.data.is_none());
-    match Prompt::to_confirm(&call).with_form(schema.map(Form::of)).ask().await? {
-        Answer::Given(data) => Some(decision.with_data(data)),
-        Answer::Yes => Some(decision),
-        Answer::Later | Answer::No(_) => None,
+    match Prompt::to_confirm(&call).with_form(schema.map(DataForm::from_schema)).ask().await? {
+        PromptAnswer::Given(data) => Some(decision.with_data(data)),
+        PromptAnswer::Yes => Some(decision),
+        PromptAnswer::Later | PromptAnswer::No(_) => None,
     }
 }

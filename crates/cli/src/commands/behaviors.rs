@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_behaviors::{FailedDelivery, RedeliverError, newest_failures};
 use backstop_event_log::{Cursor, EventLog, LogError, Record, Subscription, segment_id};
 use layer0::event::EventKind;
@@ -16,7 +16,7 @@ use crate::args::{
 use crate::assemble::fetch_credentials;
 use crate::behaviors::{host, read_behaviors};
 use crate::exit::{self, CliError};
-use crate::output::{counted, style::BAD};
+use crate::output::{format_count, style::BAD};
 use crate::{agent_file, output, store};
 
 pub(crate) async fn run(args: BehaviorsArgs) -> Result<ExitCode, CliError> {
@@ -29,7 +29,7 @@ pub(crate) async fn run(args: BehaviorsArgs) -> Result<ExitCode, CliError> {
 
 /// A subscription, for the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedSubscription {
     name: String,
     pattern: String,
     segment: String,
@@ -39,13 +39,14 @@ struct Listed {
     failed: usize,
 }
 
-impl Listed {
-    async fn of(log: &dyn EventLog, subscription: Subscription) -> Result<Self, LogError> {
+impl ListedSubscription {
+    async fn read(log: &dyn EventLog, subscription: Subscription) -> Result<Self, LogError> {
         let segment = segment_id(&subscription.name, subscription.segment);
         let records = log.records(&segment, 1).await?;
         let ends = records.iter().filter_map(read_end);
-        let (completed, failed): (Vec<_>, Vec<_>) = ends.partition(|end| *end == End::Completed);
-        let refused = failed.iter().filter(|end| **end == End::Refused).count();
+        let (completed, failed): (Vec<_>, Vec<_>) =
+            ends.partition(|end| *end == DeliveryEnd::Completed);
+        let refused = failed.iter().filter(|end| **end == DeliveryEnd::Refused).count();
         Ok(Self {
             name: subscription.name.to_string(),
             pattern: subscription.pattern.to_string(),
@@ -59,18 +60,18 @@ impl Listed {
 
 /// The end of a delivery.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum DeliveryEnd {
     Completed,
     Failed,
     /// The behaviour was not called.
     Refused,
 }
 
-fn read_end(record: &Record) -> Option<End> {
+fn read_end(record: &Record) -> Option<DeliveryEnd> {
     match EventKind::decode(&record.event_type, record.payload.text()?).ok()? {
-        EventKind::BehaviorCompleted(_) => Some(End::Completed),
-        EventKind::BehaviorFailed(failed) if failed.attempts == 0 => Some(End::Refused),
-        EventKind::BehaviorFailed(_) => Some(End::Failed),
+        EventKind::BehaviorCompleted(_) => Some(DeliveryEnd::Completed),
+        EventKind::BehaviorFailed(failed) if failed.attempts == 0 => Some(DeliveryEnd::Refused),
+        EventKind::BehaviorFailed(_) => Some(DeliveryEnd::Failed),
         _ => None,
     }
 }
@@ -97,17 +98,17 @@ async fn list(args: BehaviorsListArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(database: &Database) -> Result<Vec<Listed>, LogError> {
+async fn all(database: &AnyDatabase) -> Result<Vec<ListedSubscription>, LogError> {
     let log = database.log();
     let mut listed = Vec::new();
     for subscription in log.subscriptions().await? {
-        listed.push(Listed::of(&*log, subscription).await?);
+        listed.push(ListedSubscription::read(&*log, subscription).await?);
     }
     Ok(listed)
 }
 
-fn row(listed: Listed) -> Vec<String> {
-    let Listed { name, pattern, segment, cursor, delivered, failed } = listed;
+fn row(listed: ListedSubscription) -> Vec<String> {
+    let ListedSubscription { name, pattern, segment, cursor, delivered, failed } = listed;
     let numbers = [cursor.to_string(), delivered.to_string(), failed.to_string()];
     [name, segment].into_iter().chain(numbers).chain([pattern]).collect()
 }
@@ -129,7 +130,7 @@ async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("no delivery failed in {}", chosen.url));
     } else {
         for FailedDelivery { id, at, failed, .. } in &failed {
-            let attempts = counted(failed.attempts.into(), "attempt");
+            let attempts = format_count(failed.attempts.into(), "attempt");
             output::line(&format!("{id}  {at}, {attempts}: {}", failed.reason))?;
             output::lines(&format!("  {}", failed.message))?;
         }
@@ -145,10 +146,10 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, url)?;
     let behaviors = read_behaviors(&file, &args.agent)?;
     let Some(database) = store::open_existing(&chosen).await? else {
-        return Err(refused(RedeliverError::NotFound(args.id)));
+        return Err(explain_error(RedeliverError::NotFound(args.id)));
     };
     let redelivered = match host(&database, behaviors) {
-        Ok(host) => host.redeliver(&args.id).await.map_err(refused),
+        Ok(host) => host.redeliver(&args.id).await.map_err(explain_error),
         Err(error) => Err(error),
     };
     database.close().await;
@@ -173,12 +174,12 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
         output::json(&report)?;
     } else if let Some(error) = &failed {
         let what = format!("{}: {}", error.facts().code, error.message());
-        output::alert_of(BAD, "error: ", &what);
+        output::alert_styled(BAD, "error: ", &what);
         if let Some(hint) = error.hint() {
             output::alert(&format!("  hint: {hint}"));
         }
     } else {
-        output::line(&format!("{id} delivered in {}", counted(attempts.into(), "attempt")))?;
+        output::line(&format!("{id} delivered in {}", format_count(attempts.into(), "attempt")))?;
     }
     Ok(match failed {
         Some(_) => ExitCode::from(exit::FAILED),
@@ -187,7 +188,7 @@ async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Returns the error of a repeated delivery.
-fn refused(error: RedeliverError) -> CliError {
+fn explain_error(error: RedeliverError) -> CliError {
     match error {
         RedeliverError::Log(error @ LogError::Claimed(_)) => CliError::from(error).with_hint(
             "another process serves the subscription: stop that `backstop watch` or wait for that run first",

@@ -9,17 +9,17 @@ use backstop_react::ResumeError;
 use serde_json::json;
 
 use crate::args::CancelArgs;
-use crate::commands::resume::root_of;
+use crate::commands::resume::find_open_root;
 use crate::exit::CliError;
 use crate::prompt::user;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::{ids, output, store};
 
 pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let by = args.by.unwrap_or_else(user);
     let chosen = store::choose(&args.store, None)?;
-    let named = ids::run_of(&chosen, &args.run).await?;
-    let root = root_of(&chosen, &named).await?;
+    let named = ids::find_run(&chosen, &args.run).await?;
+    let root = find_open_root(&chosen, &named).await?;
     if let Some(root) = &root {
         output::note(&format!("run {named} was dispatched by {root}: stopping {root}"));
     }
@@ -28,7 +28,7 @@ pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let log: Arc<dyn EventLog> = database.log();
     // The name is recorded.
-    let redactor = Recorded::redactor(&*log, &run).await;
+    let redactor = RecordedAgentFile::redactor(&*log, &run).await;
     let by = redactor.redact(&by);
     let cancelled = backstop_react::cancel(log, &run, &by).await;
     let summary = database.log().summary(&run).await;

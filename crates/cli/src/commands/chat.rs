@@ -6,17 +6,17 @@ mod turn;
 
 use std::process::ExitCode;
 
-use self::conversation::Conversation;
+use self::conversation::ChatSession;
 use self::slash::{Slash, Then};
 use crate::agent_file;
 use crate::args::ChatArgs;
 use crate::assemble::{self, Servers};
 use crate::behaviors::{Behaviors, read_behaviors};
-use crate::commands::run::{equipped, prepare};
+use crate::commands::run::{equip_agent, prepare};
 use crate::exit::{self, CliError};
-use crate::output::{self, LineInput, Lines, note};
+use crate::output::{self, LineInput, SharedLineEditor, note};
 use crate::report;
-use crate::signals::Turns;
+use crate::signals::ChatTurns;
 use crate::store;
 
 pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
@@ -25,18 +25,18 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let servers = Servers::connect(&file, &args.agent).await?;
     servers.tell_left_out();
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
-        .map_err(|error| agent_file::located(error, &args.agent))?;
+        .map_err(|error| agent_file::locate_error(error, &args.agent))?;
     // Checked before a store is created for them.
     let behaviors = read_behaviors(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
-    let agent = assemble::build(equipped(agent, &database), &args.agent)?;
+    let agent = assemble::build(equip_agent(agent, &database), &args.agent)?;
     let behaviors = Behaviors::serve(behaviors, &database).await?;
-    let turns = Turns::start();
+    let turns = ChatTurns::start();
     // The store's URL is in the agent file, so that no flag is needed.
     let is_of_file = args.store.store.is_none() && file.store.url.is_some();
     let store_flag = if is_of_file { String::new() } else { chosen.flag() };
-    let mut conversation = Conversation {
+    let mut conversation = ChatSession {
         agent,
         budget: file.agent.budget(),
         database: database.clone(),
@@ -56,8 +56,8 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Takes turns until the person leaves the chat.
-async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
-    let lines = Lines::new(&conversation.earlier().await?)?;
+async fn talk(conversation: &mut ChatSession) -> Result<ExitCode, CliError> {
+    let lines = SharedLineEditor::new(&conversation.earlier().await?)?;
     note("/help lists what can be said besides; Ctrl-C stops a turn, Ctrl-D leaves");
     conversation.greet().await?;
     conversation.go_on().await?;
@@ -74,7 +74,7 @@ async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
             }
             LineInput::Text(line) => line,
         };
-        let done = match Slash::of(&line) {
+        let done = match Slash::parse(&line) {
             Some(slash) => slash.perform(conversation).await,
             None if line.trim().is_empty() => continue,
             // Text that begins with a slash is typed with two.

@@ -7,15 +7,15 @@ use serde_json::json;
 
 use crate::agent_file;
 use crate::args::CheckArgs;
-use crate::assemble::Mistake;
+use crate::assemble::AgentFileMistake;
 use crate::exit::{CliError, USAGE};
-use crate::output::{self, counted, note};
+use crate::output::{self, format_count, note};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CliError> {
-    let mistakes =
-        agent_file::mistakes(&args.file).map_err(|error| agent_file::refused(error, &args.file))?;
+    let mistakes = agent_file::mistakes(&args.file)
+        .map_err(|error| agent_file::explain_error(error, &args.file))?;
     let file = args.file.display();
-    for Mistake { line, what, hint } in &mistakes {
+    for AgentFileMistake { line, what, hint } in &mistakes {
         if args.json {
             output::json(
                 &json!({ "file": file.to_string(), "line": line, "message": what, "hint": hint }),
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CliError> {
         return Ok(ExitCode::SUCCESS);
     }
     let count = u64::try_from(mistakes.len()).unwrap_or(u64::MAX);
-    note(&counted(count, "mistake"));
+    note(&format_count(count, "mistake"));
     if Scenario::read(&args.file).is_ok() {
         note(&format!("it is a scenario: `{}`", agent_file::command("rehearse", &args.file)));
     }

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 
 use crate::args::CopyArgs;
 use crate::exit::{self, CliError};
-use crate::output::counted;
-use crate::store::Database;
+use crate::output::format_count;
+use crate::store::AnyDatabase;
 use crate::{output, store};
 
 pub(crate) async fn run(args: CopyArgs) -> Result<ExitCode, CliError> {
-    let (from, to) = (store::named(&args.from, "--from")?, store::named(&args.to, "--to")?);
+    let (from, to) = (
+        store::choose_from_flag(&args.from, "--from")?,
+        store::choose_from_flag(&args.to, "--to")?,
+    );
     let from = store::open_read_only(&from).await?.ok_or_else(|| {
         CliError::usage(format!("there is no store at {}", args.from))
             .with_hint("name one with --from, such as sqlite:backstop.db")
@@ -33,7 +36,11 @@ pub(crate) async fn run(args: CopyArgs) -> Result<ExitCode, CliError> {
     Ok(copied.exit())
 }
 
-async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyReport, CliError> {
+async fn copy(
+    args: &CopyArgs,
+    from: &AnyDatabase,
+    to: &AnyDatabase,
+) -> Result<CopyReport, CliError> {
     let mut filter = RunFilter::new();
     filter.session = args.session.clone().map(Into::into);
     filter.from = args.since;
@@ -43,7 +50,7 @@ async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyRep
     }
     // A run is copied after the run that it follows.
     runs.sort_by_key(|run| (run.started_at, run.run.clone()));
-    let (source, target) = (Source::of(from), Source::of(to));
+    let (source, target) = (Source::from_store(from), Source::from_store(to));
     let mut copied = CopyReport::default();
     for run in runs {
         match copy_run(&source, &target, &run.run).await {
@@ -58,7 +65,7 @@ async fn copy(args: &CopyArgs, from: &Database, to: &Database) -> Result<CopyRep
 }
 
 /// Refuses an unknown session; a known session may have no runs after `--since`.
-async fn check_session(from: &Database, session: &str) -> Result<(), CliError> {
+async fn check_session(from: &AnyDatabase, session: &str) -> Result<(), CliError> {
     let mut filter = RunFilter::new().limit(1);
     filter.session = Some(session.into());
     match from.log().runs(filter).await?.is_empty() {
@@ -114,13 +121,13 @@ impl CopyReport {
         }
         let known = match known {
             0 => String::new(),
-            known => format!(", {} there already", counted(*known, "run")),
+            known => format!(", {} there already", format_count(*known, "run")),
         };
         let left = match u64::try_from(failed.len()).unwrap_or(u64::MAX) {
             0 => String::new(),
-            left => format!(", {} left out", counted(left, "run")),
+            left => format!(", {} left out", format_count(left, "run")),
         };
-        output::line(&format!("{} copied{known}{left}", counted(*done, "run")))
+        output::line(&format!("{} copied{known}{left}", format_count(*done, "run")))
     }
 }
 

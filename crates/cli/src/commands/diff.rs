@@ -28,7 +28,11 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
     let read = read.await;
     database.close().await;
     let ((first, events), (second, others)) = read?;
-    let same = events.iter().zip(&others).take_while(|(a, b)| compared(a) == compared(b)).count();
+    let same = events
+        .iter()
+        .zip(&others)
+        .take_while(|(a, b)| to_comparable(a) == to_comparable(b))
+        .count();
     let part = (same < events.len().max(others.len())).then_some(same + 1);
     if args.json {
         let rest = |events: &[Event]| events.get(same).cloned();
@@ -58,7 +62,7 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Returns the compared parts of an event: type and data, without durations.
-fn compared(event: &Event) -> Value {
+fn to_comparable(event: &Event) -> Value {
     let mut kind = serde_json::to_value(&event.kind).unwrap_or_default();
     if let Some(data) = kind.as_object_mut() {
         data.remove("duration_ms");

@@ -18,7 +18,7 @@ use backstop_config::{AgentFile, ConfigError};
 use self::finding::{Finding, FindingState};
 use crate::agent_file;
 use crate::args::DoctorArgs;
-use crate::assemble::{Mistake, fetch_credentials, tool_mistakes};
+use crate::assemble::{AgentFileMistake, fetch_credentials, tool_mistakes};
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{self, note};
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
         findings.extend(tools(path));
     }
     let is_fetched = fetched.is_ok();
-    findings.extend(fetched.err().map(|error| Finding::of("keys", &error)));
+    findings.extend(fetched.err().map(|error| Finding::from_error("keys", &error)));
     match &file {
         // Some credentials of the requests are missing.
         Some(_) if !is_fetched => {}
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     }
     match store::choose(&args.store, of_file) {
         Ok(chosen) => findings.extend(places::look_at(&chosen).await),
-        Err(error) => findings.push(Finding::of("store", &error)),
+        Err(error) => findings.push(Finding::from_error("store", &error)),
     }
     if let Some((file, path)) = file.as_ref().filter(|_| is_fetched) {
         findings.extend(walls::of_servers(file, path).await);
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
 fn unread(error: ConfigError, path: &Path) -> Vec<Finding> {
     let mistakes = agent_file::mistakes(path).unwrap_or_default();
     if mistakes.is_empty() {
-        return vec![Finding::of("agent", &agent_file::refused(error, path))];
+        return vec![Finding::from_error("agent", &agent_file::explain_error(error, path))];
     }
     mistakes.into_iter().map(|mistake| of_mistake("agent", mistake, path)).collect()
 }
@@ -79,7 +79,7 @@ fn tools(path: &Path) -> Vec<Finding> {
     found.map(|mistake| of_mistake("tools", mistake, path)).collect()
 }
 
-fn of_mistake(check: &'static str, mistake: Mistake, path: &Path) -> Finding {
+fn of_mistake(check: &'static str, mistake: AgentFileMistake, path: &Path) -> Finding {
     let line = mistake.line.map(|line| format!(":{line}")).unwrap_or_default();
     let message = format!("{}{line}: {}", path.display(), mistake.what);
     Finding { check, state: FindingState::Mend, message, hint: mistake.hint }

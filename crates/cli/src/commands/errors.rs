@@ -9,14 +9,14 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorRecord, ErrorStats, Lookup, Pruned, Retention, readable};
 use serde_json::json;
 
-use self::which::Which;
+use self::which::ErrorSelection;
 use crate::args::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping,
 };
 use crate::exit::CliError;
 use crate::ids;
-use crate::output::{self, counted};
+use crate::output::{self, format_count};
 use crate::store::{self, days};
 
 pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
 
 async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let which = Which::of(args.which, &chosen).await?;
+    let which = ErrorSelection::resolve(args.which, &chosen).await?;
     let errors = match store::open_read_only(&chosen).await? {
         Some(database) => {
             let listed = async {
@@ -83,7 +83,7 @@ async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("error `{id}` has expired"))
             .with_hint("errors are kept as long as error_retention_days in [store] says"));
     }
-    let Some(error) = found.found() else {
+    let Some(error) = found.into_item() else {
         return Err(CliError::usage(format!("no error `{id}`"))
             .with_hint("`backstop errors list` lists the errors of the store"));
     };
@@ -96,7 +96,7 @@ async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
         "run {}, call {}, seen {}",
         error.run(),
         error.call_id(),
-        counted(error.occurrences(), "time")
+        format_count(error.occurrences(), "time")
     ));
     let author = error.code().map(|code| format!(", the tool's code {code}")).unwrap_or_default();
     output::note(&format!("{}{author}: {}", error.reason(), error.summary()));
@@ -122,20 +122,24 @@ async fn prune(args: ErrorsPruneArgs) -> Result<ExitCode, CliError> {
     if args.json {
         output::json(&json!({ "rows": errors.rows, "bytes": errors.bytes, "results": results }))?;
     } else {
-        output::line(&pruned("error", errors))?;
-        output::line(&pruned("result", results))?;
+        output::line(&describe_pruned("error", errors))?;
+        output::line(&describe_pruned("result", results))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the line about pruned rows of a kind.
-fn pruned(kind: &str, pruned: Pruned) -> String {
-    format!("{} taken away, {}", counted(pruned.rows, kind), counted(pruned.bytes, "byte"))
+fn describe_pruned(kind: &str, pruned: Pruned) -> String {
+    format!(
+        "{} taken away, {}",
+        format_count(pruned.rows, kind),
+        format_count(pruned.bytes, "byte")
+    )
 }
 
 async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let which = Which::of(args.which, &chosen).await?;
+    let which = ErrorSelection::resolve(args.which, &chosen).await?;
     if let Some(by) = args.by.or_else(|| which.is_some().then_some(Grouping::Code)) {
         return counts::print(&chosen, &which, by, args.limit, args.json).await;
     }

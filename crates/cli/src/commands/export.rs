@@ -27,7 +27,7 @@ struct Header<'a> {
 
 /// The output of `--json` for a written file.
 #[derive(Serialize)]
-struct Written<'a> {
+struct ExportedFile<'a> {
     #[serde(flatten)]
     header: Header<'a>,
     file: &'a Path,
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode, CliError> {
         };
         page::write(file, &(lines.join("\n") + "\n"), &database)?;
         if args.json {
-            return output::json(&Written { header, file });
+            return output::json(&ExportedFile { header, file });
         }
         output::note(&format!("written: {}", file.display()));
         Ok(())

@@ -9,22 +9,22 @@ use crate::advice::Advice;
 use crate::args::{ForkArgs, ForkTools};
 use crate::behaviors::{Behaviors, read_behaviors};
 use crate::commands::resume::sum;
-use crate::commands::run::equipped;
-use crate::conclude::Ending;
+use crate::commands::run::equip_agent;
+use crate::conclude::ReportContext;
 use crate::exit::CliError;
 use crate::ids;
 use crate::output;
-use crate::progress::{self, Results, Seen};
+use crate::progress::{self, PrintedResult, Results};
 use crate::prompt::user;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::signals;
 use crate::store;
 
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let run = ids::find_run(&chosen, &args.run).await?;
     let (mut recorded, from) =
-        Recorded::open(&chosen, &run, args.agent.as_deref(), Some(args.at)).await?;
+        RecordedAgentFile::open(&chosen, &run, args.agent.as_deref(), Some(args.at)).await?;
     if args.model.is_some() {
         if recorded.file.model.provider == ProviderName::Script {
             from.close().await;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         let left = before - model.pool.len();
         if left > 0 {
             let left = u64::try_from(left).unwrap_or(u64::MAX);
-            let left = output::counted(left, "other model");
+            let left = output::format_count(left, "other model");
             output::note(&format!(
                 "--model: {left} of the agent's pool and fallbacks is not asked"
             ));
@@ -64,9 +64,9 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let (chosen, database) = match &args.to {
         None => (chosen, from.clone()),
         Some(url) => {
-            let to = store::named(url, "--to")?;
+            let to = store::choose_from_flag(url, "--to")?;
             let database = store::open(&to, &recorded.file.store).await?;
-            request = request.from(Source::of(&from));
+            request = request.from(Source::from_store(&from));
             (to, database)
         }
     };
@@ -74,11 +74,11 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         // Recorded answers need no server.
         Some(ForkTools::Recorded) => {
             let agent = recorded.agent(&database)?;
-            agent.recorded_tools(RecordedTools::of(&recorded.events))
+            agent.recorded_tools(RecordedTools::from_events(&recorded.events))
         }
         None => recorded.served_agent(&database).await?,
     };
-    let agent = recorded.build(equipped(agent, &database))?;
+    let agent = recorded.build(equip_agent(agent, &database))?;
     let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
     let behaviors = Behaviors::serve(behaviors, &database).await?;
     let results = if args.json { Results::None } else { Results::Answer };
@@ -89,8 +89,8 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     if args.to.is_some() {
         from.close().await;
     }
-    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let advice = Advice::new(&recorded.file, args.agent.as_deref());
     let (database, chosen, json) = (&database, &chosen, args.json);
-    let ending = Ending { database, chosen, json, advice, behaviors };
-    ending.conclude_resumed(Seen { result, answer }).await
+    let ending = ReportContext { database, chosen, json, advice, behaviors };
+    ending.conclude_resumed(PrintedResult { result, answer }).await
 }

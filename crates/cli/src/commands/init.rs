@@ -59,8 +59,8 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     written.into_iter().try_for_each(|file| output::line(&file))?;
     note("try it:");
     let file = args.file.to_string_lossy();
-    note(&format!("  {}", output::command(&format!("run {}", output::quoted(&file)))));
-    note(&format!("  {}", output::command(&format!("check {}", output::quoted(&file)))));
+    note(&format!("  {}", output::command(&format!("run {}", output::quote_for_shell(&file)))));
+    note(&format!("  {}", output::command(&format!("check {}", output::quote_for_shell(&file)))));
     Ok(ExitCode::SUCCESS)
 }
 

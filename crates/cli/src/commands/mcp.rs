@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_config::AgentFile;
 use backstop_mcp_server::{Offer, ServeError, Server};
 use backstop_orchestrator::LocalOrchestrator;
@@ -64,7 +64,7 @@ async fn serve(
     args: &McpArgs,
     files: &Files<'_>,
     servers: &[Servers],
-    database: &Database,
+    database: &AnyDatabase,
     listener: Option<TcpListener>,
     token: Option<String>,
 ) -> Result<ExitCode, CliError> {

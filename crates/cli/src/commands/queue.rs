@@ -109,7 +109,7 @@ async fn cancel(args: QueueCancelArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let flag = chosen.flag();
     with_queue(&chosen, async |queue| {
-        let run = queued(&queue, &args.run).await?;
+        let run = find_queued_run(&queue, &args.run).await?;
         if queue.cancel(&run).await? {
             match args.json {
                 true => output::json(&json!({"run": run, "cancelled": true}))?,
@@ -124,7 +124,7 @@ async fn cancel(args: QueueCancelArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Finds a queued run by its id or a unique prefix.
-async fn queued(queue: &Queue, typed: &str) -> Result<RunId, CliError> {
+async fn find_queued_run(queue: &Queue, typed: &str) -> Result<RunId, CliError> {
     let found = queue.find(typed, 2).await?;
     match &found[..] {
         [run] => Ok(run.clone()),

@@ -11,7 +11,7 @@ use crate::{ids, output, store};
 
 pub(crate) async fn run(args: RedactArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let run = ids::find_run(&chosen, &args.run).await?;
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let erased = database.log().erase(&run, args.seq).await;

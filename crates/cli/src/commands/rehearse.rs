@@ -13,7 +13,7 @@ use crate::agent_file::{command, is_absent};
 use crate::args::RehearseArgs;
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, GOOD};
-use crate::output::{self, counted};
+use crate::output::{self, format_count};
 use crate::report;
 
 pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
         .iter()
         .map(|path| match Scenario::read(path) {
             Ok(scenario) => Ok((scenario, path)),
-            Err(error) => Err(refused(error, path)),
+            Err(error) => Err(explain_error(error, path)),
         })
         .collect::<Result<Vec<_>, CliError>>()?;
     let (mut passed, mut failed, all) = (0, None, scenarios.len());
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Adds a hint to the error of a scenario file that cannot be read.
-fn refused(error: ConfigError, path: &Path) -> CliError {
+fn explain_error(error: ConfigError, path: &Path) -> CliError {
     if path.is_dir() {
         let files = path.join("*.toml");
         return error.with_hint(format!("name the files in it: {}", files.display())).into();
@@ -74,14 +74,17 @@ fn print(rehearsal: &Rehearsal) -> Result<(), CliError> {
     let runs = match report.runs.len() {
         0 | 1 => String::new(),
         runs => {
-            format!(" and {} below it", counted(u64::try_from(runs - 1).unwrap_or(u64::MAX), "run"))
+            format!(
+                " and {} below it",
+                format_count(u64::try_from(runs - 1).unwrap_or(u64::MAX), "run")
+            )
         }
     };
     let what = format!(
         "  {}: {}{reason}, {}{runs}, {} on the clock",
         rehearsal.scenario,
         report.outcome.as_str(),
-        counted(events, "event"),
+        format_count(events, "event"),
         Seconds(Duration::from_millis(report.elapsed_ms)),
     );
     let style = if rehearsal.pass { GOOD } else { BAD };

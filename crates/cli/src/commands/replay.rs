@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_orchestrator::{Diverged, Place, WorkflowRecordError, replay_workflow};
+use backstop_orchestrator::{Diverged, DivergencePoint, WorkflowRecordError, replay_workflow};
 use backstop_react::{Divergence, Finish, ResumeError, replay};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -11,18 +11,18 @@ use serde_json::json;
 use crate::args::ReplayArgs;
 use crate::assemble::skip_credential_commands;
 use crate::exit::{self, CliError};
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::{ids, output, store};
 
 pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let run = ids::find_run(&chosen, &args.run).await?;
     let database =
         store::open_read_only(&chosen).await?.ok_or_else(|| CliError::no_run(run.clone()))?;
     let log = database.log();
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&*log, &run).await) };
-        let mut recorded = Recorded::read(&*log, &run, Some(path.as_path()), None).await?;
+        let mut recorded = RecordedAgentFile::read(&*log, &run, Some(path.as_path()), None).await?;
         skip_credential_commands(&mut recorded.file);
         let agent = recorded.build(recorded.agent(&database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
@@ -59,7 +59,7 @@ fn workflow(
         }
         Err(WorkflowRecordError::Diverged(Diverged { place, expected, actual, .. })) => {
             let seq = match place {
-                Place::Event(seq) => seq,
+                DivergencePoint::Event(seq) => seq,
                 _ => events,
             };
             let (expected, actual) = (expected.into(), actual.into());
@@ -76,7 +76,7 @@ fn same(run: &RunId, events: u64, state: &str, json: bool) -> Result<ExitCode, C
         let same = json!({"run": run, "events": events, "state": state, "divergence": null});
         output::json(&same)?;
     } else {
-        let events = output::counted(events, "event");
+        let events = output::format_count(events, "event");
         output::line(&format!("{run}: {events} replayed without a difference, {state}"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -90,7 +90,7 @@ fn show(run: &RunId, events: u64, found: &Divergence, json: bool) -> Result<(), 
         return output::json(&json!({"run": run, "events": events, "divergence": divergence}));
     }
     let what = format!("replay.diverged: {run} at seq {}: {}", found.seq, found.kind);
-    output::alert_of(output::style::BAD, "error: ", &what);
+    output::alert_styled(output::style::BAD, "error: ", &what);
     output::alert(&format!("  recorded: {}", found.expected));
     output::alert(&format!("  replayed: {}", found.actual));
     Ok(())

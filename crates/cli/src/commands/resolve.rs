@@ -12,24 +12,25 @@ use serde_json::json;
 use crate::args::ResolveArgs;
 use crate::exit::CliError;
 use crate::prompt::user;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::{ids, output, store};
 
 pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
     let by = args.by.unwrap_or_else(user);
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let run = ids::find_run(&chosen, &args.run).await?;
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let log: Arc<dyn EventLog> = database.log();
     let mut settlement = match args.happened {
-        true => Settlement::happened(by),
+        true => Settlement::call_happened(by),
         false => Settlement::did_not(by),
     };
     settlement.output = args.output;
     let said = if settlement.happened { "happened" } else { "did not happen" };
     // The person's words are recorded.
-    let settlement = redacted_settlement(&Recorded::redactor(&*log, &run).await, settlement);
+    let settlement =
+        redacted_settlement(&RecordedAgentFile::redactor(&*log, &run).await, settlement);
     let said_so = args.json.then(|| {
         let verdict = if settlement.happened { "happened" } else { "did_not" };
         json!({ "run": run, "call_id": args.call, "verdict": verdict, "output": settlement.output,

@@ -23,7 +23,7 @@ async fn list(args: ResultsListArgs) -> Result<ExitCode, CliError> {
     filter.tool = args.tool;
     (filter.from, filter.to) = (args.time.since, args.time.until);
     if let Some(run) = &args.run {
-        filter.run = Some(ids::run_of(&chosen, run).await?);
+        filter.run = Some(ids::find_run(&chosen, run).await?);
     }
     let results = match store::open_read_only(&chosen).await? {
         Some(database) => {
@@ -78,7 +78,7 @@ async fn show(args: ResultsShowArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("result `{id}` has expired"))
             .with_hint("results are kept as long as errors: error_retention_days in [store]"));
     }
-    let Some(ResultRecord { origin, body, .. }) = found.found() else {
+    let Some(ResultRecord { origin, body, .. }) = found.into_item() else {
         return Err(CliError::usage(format!("no result `{id}`"))
             .with_hint("`backstop results list` lists the results of the store"));
     };

@@ -14,15 +14,15 @@ use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::ResumeArgs;
 use crate::behaviors::{Behaviors, read_behaviors};
-use crate::commands::run::equipped;
-use crate::conclude::Ending;
+use crate::commands::run::equip_agent;
+use crate::conclude::ReportContext;
 use crate::current::CurrentFile;
 use crate::exit::{self, CliError};
 use crate::ids;
 use crate::output;
-use crate::progress::{self, Results, Seen};
+use crate::progress::{self, PrintedResult, Results};
 use crate::prompt::user;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::report;
 use crate::signals;
 use crate::store::{self, Chosen};
@@ -63,8 +63,8 @@ async fn resume_one(
 ) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let given = args.run.as_deref().unwrap_or_default();
-    let mut run = ids::run_of(&chosen, given).await?;
-    let root = root_of(&chosen, &run).await?;
+    let mut run = ids::find_run(&chosen, given).await?;
+    let root = find_open_root(&chosen, &run).await?;
     if args.reopen && (root.is_none() || args.input.is_some() || !args.budget.is_empty()) {
         return reopen(args, chosen, run).await;
     }
@@ -77,8 +77,9 @@ async fn resume_one(
         output::note(&format!("run {run} was dispatched by {root}: going on with {root}"));
         run = root;
     }
-    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
-    let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
+    let (recorded, database) =
+        RecordedAgentFile::open(&chosen, &run, args.agent.as_deref(), None).await?;
+    let agent = recorded.build(equip_agent(recorded.served_agent(&database).await?, &database))?;
     let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
     let behaviors = Behaviors::serve(behaviors, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
@@ -102,11 +103,11 @@ async fn resume_one(
     let result = agent.resume(request).await;
     drop(agent);
     let answer = shown.await.ok().flatten();
-    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let advice = Advice::new(&recorded.file, args.agent.as_deref());
     let diverged = matches!(result, Err(ResumeError::Diverged(_)));
     let (database, chosen, json) = (&database, &chosen, args.json);
-    let ending = Ending { database, chosen, json, advice, behaviors };
-    let exit = ending.conclude_resumed(Seen { result, answer }).await;
+    let ending = ReportContext { database, chosen, json, advice, behaviors };
+    let exit = ending.conclude_resumed(PrintedResult { result, answer }).await;
     match current.filter(|_| diverged) {
         Some(current) => exit.map_err(|error| current.offer(error)),
         None => exit,
@@ -115,8 +116,9 @@ async fn resume_one(
 
 /// Reopens a run that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
-    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref(), None).await?;
-    let agent = recorded.build(equipped(recorded.served_agent(&database).await?, &database))?;
+    let (recorded, database) =
+        RecordedAgentFile::open(&chosen, &run, args.agent.as_deref(), None).await?;
+    let agent = recorded.build(equip_agent(recorded.served_agent(&database).await?, &database))?;
     let behaviors = read_behaviors(&recorded.file, &recorded.path)?;
     let behaviors = Behaviors::serve(behaviors, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
@@ -138,11 +140,11 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     let result = agent.reopen(request).await;
     drop(agent);
     let answer = shown.await.ok().flatten();
-    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let advice = Advice::new(&recorded.file, args.agent.as_deref());
     let diverged = matches!(result, Err(ResumeError::Diverged(_)));
     let (database, chosen, json) = (&database, &chosen, args.json);
-    let ending = Ending { database, chosen, json, advice, behaviors };
-    let exit = ending.conclude_resumed(Seen { result, answer }).await;
+    let ending = ReportContext { database, chosen, json, advice, behaviors };
+    let exit = ending.conclude_resumed(PrintedResult { result, answer }).await;
     match current.filter(|_| diverged) {
         Some(current) => exit.map_err(|error| current.offer(error)),
         None => exit,
@@ -152,14 +154,14 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
 /// Finds the current agent file of a run that continues as recorded, and prints a note if it changed.
 fn current(
     args: &ResumeArgs,
-    recorded: &Recorded,
+    recorded: &RecordedAgentFile,
     run: &RunId,
     chosen: &Chosen,
 ) -> Option<CurrentFile> {
     if args.agent.is_some() {
         return None;
     }
-    let current = CurrentFile::of(recorded, run, args.reopen, chosen)?;
+    let current = CurrentFile::find(recorded, run, args.reopen, chosen)?;
     current.note();
     Some(current)
 }
@@ -174,7 +176,10 @@ pub(super) fn sum(given: &[BudgetIncrease]) -> BudgetIncrease {
 }
 
 /// Returns the open run at the top of a run's callers.
-pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId>, CliError> {
+pub(super) async fn find_open_root(
+    chosen: &Chosen,
+    run: &RunId,
+) -> Result<Option<RunId>, CliError> {
     let Some(database) = store::open_read_only(chosen).await? else { return Ok(None) };
     let log = database.log();
     let root = match log.summary(run).await {
@@ -201,7 +206,7 @@ async fn over(
             if let Some(path) = &args.agent {
                 agent_file::read(path)?;
             }
-            output::note(&ended(&summary));
+            output::note(&describe_end(&summary));
             if args.agent.is_some() {
                 output::note(
                     "--agent was not used: only `--reopen` goes on with a run that is over",
@@ -210,7 +215,7 @@ async fn over(
             if args.accept_lost_tail {
                 output::note("--accept-lost-tail was not used: the run is over; add --reopen");
             }
-            backstop_react::recorded(&*database.log(), run).await
+            backstop_react::read_outcome(&*database.log(), run).await
         }
         Ok(None) => Err(missing().into()),
         Err(error) => Err(error.into()),
@@ -219,8 +224,8 @@ async fn over(
         Some(result) => {
             let (database, advice, behaviors) =
                 (&database, Advice::default(), Behaviors::default());
-            let ending = Ending { database, chosen, json, advice, behaviors };
-            ending.conclude_resumed(Seen { result, answer: None }).await.map(Some)
+            let ending = ReportContext { database, chosen, json, advice, behaviors };
+            ending.conclude_resumed(PrintedResult { result, answer: None }).await.map(Some)
         }
         None => {
             database.close().await;
@@ -230,7 +235,7 @@ async fn over(
 }
 
 /// Returns the message that a run was not resumed, because it had ended.
-fn ended(run: &RunSummary) -> String {
+fn describe_end(run: &RunSummary) -> String {
     let how = run.outcome.map_or_else(|| run.state.as_str(), Outcome::as_str);
     let reason = run.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let at = run.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_config::AgentFile;
 use backstop_react::{AgentBuilder, RunRequest};
 
@@ -13,7 +13,7 @@ use crate::agent_file;
 use crate::args::{RunArgs, StoreArgs};
 use crate::assemble::{self, Servers};
 use crate::behaviors::{Behaviors, read_behaviors};
-use crate::conclude::Ending;
+use crate::conclude::ReportContext;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
 use crate::prompt::TerminalApprover;
@@ -32,12 +32,12 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     assemble::fetch_credentials(&mut file, &args.agent).await?;
     let servers = Servers::connect(&file, &args.agent).await?;
     let chosen = prepare(&file, &args.agent, &servers, &args.store)
-        .map_err(|error| agent_file::located(error, &args.agent))?;
+        .map_err(|error| agent_file::locate_error(error, &args.agent))?;
     // Checked before a store is created for them.
     let behaviors = read_behaviors(&file, &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = servers.give(assemble::agent(&file, &args.agent, Some(&database))?);
-    let agent = assemble::build(equipped(agent, &database), &args.agent)?;
+    let agent = assemble::build(equip_agent(agent, &database), &args.agent)?;
     let behaviors = Behaviors::serve(behaviors, &database).await?;
 
     let mut request = RunRequest::new(input).images(images);
@@ -51,11 +51,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     };
     let seen = progress::show_run(agent.stream(request), results).await;
     servers.close().await;
-    let ending = Ending {
+    let ending = ReportContext {
         database: &database,
         chosen: &chosen,
         json: args.json || args.events,
-        advice: Advice::of(&file, Some(&args.agent)),
+        advice: Advice::new(&file, Some(&args.agent)),
         behaviors,
     };
     ending.conclude(seen).await
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
 
 /// Refuses labels with the same key.
 pub(super) fn check_labels(labels: &[(String, String)]) -> Result<(), CliError> {
-    match repeated(labels) {
+    match find_repeated_key(labels) {
         Some(key) => Err(CliError::usage(format!("--label {key}=… is given more than once"))
             .with_hint("a run has one value for a key; take the others out")),
         None => Ok(()),
@@ -71,7 +71,7 @@ pub(super) fn check_labels(labels: &[(String, String)]) -> Result<(), CliError> 
 }
 
 /// Returns the first repeated key of the labels.
-fn repeated(labels: &[(String, String)]) -> Option<&str> {
+fn find_repeated_key(labels: &[(String, String)]) -> Option<&str> {
     let mut keys = BTreeSet::new();
     labels.iter().map(|(key, _)| key.as_str()).find(|key| !keys.insert(*key))
 }
@@ -89,7 +89,7 @@ pub(crate) fn prepare(
 }
 
 /// Adds the log, the stores and the approver at the terminal to an agent.
-pub(crate) fn equipped(agent: AgentBuilder, database: &Database) -> AgentBuilder {
+pub(crate) fn equip_agent(agent: AgentBuilder, database: &AnyDatabase) -> AgentBuilder {
     let agent = agent.store(database);
     match TerminalApprover::at_terminal() {
         Some(prompt) => agent.approver(prompt),

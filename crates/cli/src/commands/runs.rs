@@ -12,21 +12,21 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunState, RunSummary};
-use backstop_react::priced;
+use backstop_react::add_cost;
 use backstop_retention::{Fork, RemoveError, Removed};
 use layer0::failure::Seconds;
 use layer0::id::RunId;
 use serde::Serialize;
 
 use self::line::RunLine;
-use self::tree::{Callers, Placed, Style};
-use self::wanted::Wanted;
+use self::tree::{Callers, RunTreeRow, Style};
+use self::wanted::RunConditions;
 use crate::args::{EndedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs};
 use crate::commands::run::check_labels;
 use crate::exit::CliError;
 use crate::ids;
-use crate::output::{self, counted};
-use crate::store::{self, Database};
+use crate::output::{self, format_count};
+use crate::store::{self, AnyDatabase};
 
 pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
     match args.command {
@@ -51,7 +51,7 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
         database.close().await;
     }
     if !listed? && !args.json {
-        let is_narrowed = Wanted::new(&args, BTreeSet::new()).is_narrowed();
+        let is_narrowed = RunConditions::new(&args, BTreeSet::new()).is_narrowed();
         let fit = if is_narrowed { " that fit" } else { "" };
         output::note(&format!("no runs{fit} in {}", chosen.url));
     }
@@ -59,9 +59,9 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Prints the runs of a store; returns whether there are any.
-async fn list_stored(database: &Database, args: &RunsListArgs) -> Result<bool, CliError> {
+async fn list_stored(database: &AnyDatabase, args: &RunsListArgs) -> Result<bool, CliError> {
     let interrupted = database.interrupted_runs().await?.into_keys().collect();
-    let wanted = Wanted::new(args, interrupted);
+    let wanted = RunConditions::new(args, interrupted);
     let log = database.log();
     match args.json {
         true => lines(&*log, &wanted).await,
@@ -70,12 +70,12 @@ async fn list_stored(database: &Database, args: &RunsListArgs) -> Result<bool, C
 }
 
 /// Prints runs as single lines of JSON; returns whether there are any.
-async fn lines(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
+async fn lines(log: &dyn EventLog, wanted: &RunConditions) -> Result<bool, CliError> {
     let runs = wanted.runs(log).await?;
     let mut callers = Callers::new(log);
     for run in &runs {
         let root = callers.root(run).await?;
-        let run = priced(run.clone());
+        let run = add_cost(run.clone());
         let (parent, line) = (run.parent.as_ref(), RunLine::new(&run, wanted.state(&run)));
         output::json(&TreeLine { line, parent, root: &root })?;
     }
@@ -83,7 +83,7 @@ async fn lines(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
 }
 
 /// Prints runs with their child runs; returns whether there are any.
-async fn table(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
+async fn table(log: &dyn EventLog, wanted: &RunConditions) -> Result<bool, CliError> {
     let style = if output::shows_results() { Style::Lines } else { Style::Indent };
     let placed = tree::list(log, wanted, style).await?;
     let mut header = vec![
@@ -97,10 +97,10 @@ async fn table(log: &dyn EventLog, wanted: &Wanted) -> Result<bool, CliError> {
     if placed.iter().any(|one| one.note.is_some()) {
         header.push("NOTE");
     }
-    let rows = placed.into_iter().map(|Placed { run, lead, note }| {
+    let rows = placed.into_iter().map(|RunTreeRow { run, lead, note }| {
         let labels = is_filed.then(|| labels(&run));
         let state = wanted.state(&run);
-        let mut cells = row(&priced(run), state);
+        let mut cells = row(&add_cost(run), state);
         cells.extend(labels.into_iter().chain(note));
         (lead, cells)
     });
@@ -145,7 +145,7 @@ async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
 
 async fn delete(args: RunsDeleteArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let run = ids::find_run(&chosen, &args.run).await?;
     let opened = match args.dry_run {
         true => store::open_read_only(&chosen).await?,
         false => store::open_existing(&chosen).await?,
@@ -175,7 +175,7 @@ pub(crate) fn report_plan(
         output::line(run.as_str())?;
     }
     let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
-    output::note(&format!("{} would be removed; nothing was", counted(count, "run")));
+    output::note(&format!("{} would be removed; nothing was", format_count(count, "run")));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -202,13 +202,13 @@ pub(crate) fn describe(removed: &Removed) -> String {
     let runs = u64::try_from(removed.runs.len()).unwrap_or(u64::MAX);
     let state = match removed.state {
         0 => String::new(),
-        values => format!(", {}", counted(values, "value")),
+        values => format!(", {}", format_count(values, "value")),
     };
     format!(
         "{} taken away, {}, {}{state}",
-        counted(runs, "run"),
-        counted(removed.errors, "error"),
-        counted(removed.results, "result")
+        format_count(runs, "run"),
+        format_count(removed.errors, "error"),
+        format_count(removed.results, "result")
     )
 }
 

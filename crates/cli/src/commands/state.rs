@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use layer0::error::StateError;
 use layer0::state::{Expected, StateQuery, StateWrite, Versioned};
 use layer0::{JsonText, Timestamp};
@@ -26,12 +26,12 @@ pub(crate) async fn run(args: StateArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn chosen(of: &WhereArgs) -> Result<Chosen, CliError> {
+fn choose_store(of: &WhereArgs) -> Result<Chosen, CliError> {
     store::choose(&of.store, None)
 }
 
 /// Returns the expected version; any version by default.
-fn expected(expect: Option<Expected>) -> Expected {
+fn or_any_version(expect: Option<Expected>) -> Expected {
     expect.unwrap_or(Expected::Any)
 }
 
@@ -39,7 +39,7 @@ async fn list(args: StateListArgs) -> Result<(), CliError> {
     let StateListArgs { prefix, after, limit, of } = args;
     let mut query = StateQuery::new(of.scope.clone()).prefix(prefix).limit(limit);
     query.after = after;
-    let values = match store::open_read_only(&chosen(&of)?).await? {
+    let values = match store::open_read_only(&choose_store(&of)?).await? {
         Some(database) => {
             let values = database.state().list(query).await;
             database.close().await;
@@ -86,7 +86,7 @@ fn state_line<'a>(key: &'a str, found: &'a Versioned) -> StateLine<'a> {
 async fn get(args: StateGetArgs) -> Result<(), CliError> {
     let StateGetArgs { key, of } = args;
     let missing = || StateError::not_found(of.scope.to_string(), key.clone());
-    let database = store::open_read_only(&chosen(&of)?).await?.ok_or_else(missing)?;
+    let database = store::open_read_only(&choose_store(&of)?).await?.ok_or_else(missing)?;
     let found = database.state().read(&of.scope, &key).await;
     database.close().await;
     let found = found?.ok_or_else(missing)?;
@@ -97,14 +97,15 @@ async fn get(args: StateGetArgs) -> Result<(), CliError> {
 }
 
 /// Opens the store for writes, and creates it if necessary.
-async fn open(of: &WhereArgs) -> Result<Database, CliError> {
-    store::open(&chosen(of)?, &Default::default()).await
+async fn open(of: &WhereArgs) -> Result<AnyDatabase, CliError> {
+    store::open(&choose_store(of)?, &Default::default()).await
 }
 
 async fn set(args: StateSetArgs) -> Result<(), CliError> {
     let StateSetArgs { key, value, expect, of } = args;
     let database = open(&of).await?;
-    let write = StateWrite::new(of.scope.clone(), key.clone(), value).expecting(expected(expect));
+    let write =
+        StateWrite::new(of.scope.clone(), key.clone(), value).expecting(or_any_version(expect));
     let written = database.state().write(write).await;
     database.close().await;
     let version = written.map_err(refusal)?;
@@ -128,8 +129,8 @@ fn refusal(error: StateError) -> CliError {
 async fn rm(args: StateRmArgs) -> Result<(), CliError> {
     let StateRmArgs { key, expect, of } = args;
     let missing = || StateError::not_found(of.scope.to_string(), key.clone());
-    let database = store::open_existing(&chosen(&of)?).await?.ok_or_else(missing)?;
-    let removed = database.state().delete(&of.scope, &key, expected(expect)).await;
+    let database = store::open_existing(&choose_store(&of)?).await?.ok_or_else(missing)?;
+    let removed = database.state().delete(&of.scope, &key, or_any_version(expect)).await;
     database.close().await;
     if !removed? {
         return Err(missing().into());

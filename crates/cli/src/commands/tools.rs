@@ -12,7 +12,7 @@ use crate::agent_file;
 use crate::args::ToolsArgs;
 use crate::assemble::{self, Servers};
 use crate::exit::CliError;
-use crate::output::{self, counted, note};
+use crate::output::{self, format_count, note};
 
 /// A tool with its definition for the model and its walls.
 #[derive(Serialize)]
@@ -51,7 +51,7 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
     assemble::fetch_credentials(&mut file, path).await?;
     let (servers, failed) = Servers::reach(&file, path).await?;
     let agent = assemble::agent(&file, path, None);
-    let agent = servers.give(agent.map_err(|error| agent_file::located(error, path))?);
+    let agent = servers.give(agent.map_err(|error| agent_file::locate_error(error, path))?);
     let agent = assemble::build(agent, path)?;
     let sources: Vec<_> = servers.sources().collect();
     for spec in agent.definition().tools.iter() {
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
             .iter()
             .find(|source| source.listing().tools.contains_key(&*spec.name))
             .map(|source| source.name());
-        let tool = shown(spec, &file, of);
+        let tool = describe_tool(spec, &file, of);
         match args.json {
             true => output::json(&tool)?,
             false => print(&tool)?,
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
         }
     }
     let count = u64::try_from(agent.definition().tools.len()).unwrap_or(u64::MAX);
-    note(&counted(count, "tool"));
+    note(&format_count(count, "tool"));
     servers.close().await;
     match failed {
         Some(error) => Err(error),
@@ -83,7 +83,11 @@ pub(crate) async fn run(args: ToolsArgs) -> Result<ExitCode, CliError> {
     }
 }
 
-fn shown<'a>(spec: &'a ToolSpec, file: &'a AgentFile, server: Option<&'a str>) -> ShownTool<'a> {
+fn describe_tool<'a>(
+    spec: &'a ToolSpec,
+    file: &'a AgentFile,
+    server: Option<&'a str>,
+) -> ShownTool<'a> {
     let table = file.tools.iter().find(|table| *table.name == *spec.name);
     let of = server.and_then(|name| file.mcp.iter().find(|table| table.name == name));
     let (kind, environment) = match (table, of) {

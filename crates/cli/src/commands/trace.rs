@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_event_log::{LogError, Record, RunSummary, read_records};
 use backstop_rehearse::stored_errors;
-use backstop_trace_html::Recorded;
+use backstop_trace_html::RecordedRun;
 use layer0::event::Event;
 use layer0::failure::Chain;
 use layer0::id::RunId;
 
-use self::printer::{Printer, event_of};
+use self::printer::{EventPrinter, decode_event};
 use self::tree::Tree;
 use crate::args::TraceArgs;
 use crate::exit::CliError;
@@ -54,10 +54,10 @@ struct Read {
 }
 
 impl Read {
-    async fn of(database: &Database, run: &RunId) -> Result<Self, LogError> {
+    async fn load(database: &AnyDatabase, run: &RunId) -> Result<Self, LogError> {
         let (summary, records) = read_records(&*database.log(), run).await?;
         let events =
-            records.iter().map(|record| event_of(record, run)).collect::<Result<_, _>>()?;
+            records.iter().map(|record| decode_event(record, run)).collect::<Result<_, _>>()?;
         Ok(Self { summary, records, events })
     }
 
@@ -66,14 +66,14 @@ impl Read {
     }
 }
 
-async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), CliError> {
-    let top = Read::of(database, run).await?;
+async fn show(database: &AnyDatabase, run: &RunId, args: &TraceArgs) -> Result<(), CliError> {
+    let top = Read::load(database, run).await?;
     let dispatches = top.records.iter().any(|record| &*record.event_type == "operator.dispatched");
     if args.is_alone() || !dispatches {
         if let Some(file) = &args.html {
             return write_page(database, &[top], file).await;
         }
-        let mut printer = Printer::new(run, args);
+        let mut printer = EventPrinter::new(run, args);
         return top.entries().try_for_each(|(record, event)| printer.print(run, record, event));
     }
     let log = database.log();
@@ -82,7 +82,7 @@ async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), 
     let mut runs = BTreeMap::from([(run.clone(), top)]);
     let mut damaged = None;
     for below in tree.runs().skip(1) {
-        match Read::of(database, below).await {
+        match Read::load(database, below).await {
             Ok(read) => _ = runs.insert(below.clone(), read),
             Err(LogError::NotFound(_)) => {
                 note(&format!("{below} has no record: it did not start, or was taken away"));
@@ -97,7 +97,7 @@ async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), 
         let order: Vec<Read> = tree.runs().filter_map(|run| runs.remove(run)).collect();
         write_page(database, &order, file).await?;
     } else {
-        let mut printer = Printer::new(run, args);
+        let mut printer = EventPrinter::new(run, args);
         for next in order {
             let read = runs.get(&next.run).and_then(|read| {
                 let at = usize::try_from(next.record.seq.checked_sub(1)?).ok()?;
@@ -112,7 +112,7 @@ async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), 
 }
 
 /// Writes the page of a run and its child runs, without errors that cannot be read.
-async fn write_page(database: &Database, runs: &[Read], file: &Path) -> Result<(), CliError> {
+async fn write_page(database: &AnyDatabase, runs: &[Read], file: &Path) -> Result<(), CliError> {
     let mut shown = Vec::with_capacity(runs.len());
     for read in runs {
         for (record, _) in read.entries().filter(|(_, event)| event.is_none()) {
@@ -126,7 +126,7 @@ async fn write_page(database: &Database, runs: &[Read], file: &Path) -> Result<(
                 Vec::new()
             }
         };
-        shown.push(Recorded::new(read.summary.clone(), events, errors));
+        shown.push(RecordedRun::new(read.summary.clone(), events, errors));
     }
     let Some((top, below)) = shown.split_first() else { return Ok(()) };
     let page = backstop_trace_html::page(top, below);

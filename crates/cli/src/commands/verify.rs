@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::exit::{self, CliError};
-use crate::output::counted;
+use crate::output::format_count;
 use crate::{ids, output, store};
 
 pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
@@ -39,10 +39,10 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
         }
         if !args.json && runs.len() != 1 {
             let segments = runs.iter().filter(|run| is_segment(run)).count();
-            let verified = counted((runs.len() - segments) as u64, "run");
+            let verified = format_count((runs.len() - segments) as u64, "run");
             let besides = match segments {
                 0 => String::new(),
-                segments => format!(" and {}", counted(segments as u64, "segment")),
+                segments => format!(" and {}", format_count(segments as u64, "segment")),
             };
             output::line(&format!("{verified}{besides} verified, {broken} cannot be trusted"))?;
         }
@@ -89,7 +89,7 @@ fn report(
                     erased => format!(", {} erased", erased.len()),
                 };
                 let by = by.unwrap_or_default();
-                let events = counted(summary.last_seq, "event");
+                let events = format_count(summary.last_seq, "event");
                 output::line(&format!("{run}: {events}, sound{by}{gone}"))?;
                 note_unchecked(&unchecked);
             }

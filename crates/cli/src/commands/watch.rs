@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_behaviors::Behavior;
 use backstop_clock::{Clock, SystemClock};
 use backstop_config::AgentFile;
-use backstop_event_log::{Cursor, EventFilter, FeedRecord, Subscription, follow, segment_of};
+use backstop_event_log::{Cursor, EventFilter, FeedRecord, Subscription, follow, parse_segment};
 use layer0::event::EventKind;
 use layer0::id::RunId;
 
@@ -66,7 +66,7 @@ fn check(files: &[(&Path, AgentFile)]) -> Result<(), CliError> {
 
 /// Serves behaviours until a stop is requested.
 async fn serve(
-    database: &Database,
+    database: &AnyDatabase,
     behaviors: Vec<Arc<dyn Behavior>>,
     json: bool,
 ) -> Result<(), CliError> {
@@ -78,11 +78,11 @@ async fn serve(
     let serving = host(database, behaviors)?.serve();
     let waiting = tokio::select! {
         _ = &mut told => return Ok(()),
-        waiting = serving.taken() => waiting,
+        waiting = serving.wait_for_claims() => waiting,
     };
     for name in &names {
         let is_waiting = waiting.iter().any(|waiting| **waiting == **name);
-        note(&begun(name, log.subscription(name).await?.as_ref(), is_waiting));
+        note(&describe_start(name, log.subscription(name).await?.as_ref(), is_waiting));
     }
     note("Ctrl-C stops; what is not delivered then is delivered when they are served again");
     let mut ends = Ends { names, json, delivered: HashMap::new() };
@@ -107,7 +107,7 @@ async fn serve(
 }
 
 /// Returns the note on the place from which a subscription is served.
-fn begun(name: &str, stands: Option<&Subscription>, is_waiting: bool) -> String {
+fn describe_start(name: &str, stands: Option<&Subscription>, is_waiting: bool) -> String {
     match stands {
         _ if is_waiting => format!("waits for `{name}`: another process serves it"),
         None => format!("serves `{name}`"),
@@ -132,7 +132,7 @@ struct Ends {
 impl Ends {
     fn take(&mut self, next: &FeedRecord) -> Result<(), CliError> {
         let FeedRecord { run: segment, record, .. } = next;
-        let name = segment_of(segment).map(|(name, _)| name);
+        let name = parse_segment(segment).map(|(name, _)| name);
         if !name.is_some_and(|name| self.names.iter().any(|served| served == name)) {
             return Ok(());
         }
@@ -151,7 +151,10 @@ impl Ends {
             EventKind::BehaviorFailed(of) => {
                 let what = self.what(segment, &of.run, of.seq);
                 let (at, reason, message) = (record.at, &of.reason, &of.message);
-                output::note_of(BAD, &format!("{at} {} {what} {reason}: {message}", of.behavior));
+                output::note_styled(
+                    BAD,
+                    &format!("{at} {} {what} {reason}: {message}", of.behavior),
+                );
             }
             _ => return Ok(()),
         }

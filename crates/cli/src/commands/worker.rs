@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_react::CancellationToken;
 use backstop_store_postgres::{Queue, QueueLimit};
-use backstop_worker::{RunReport, Worker, WorkerReport};
+use backstop_worker::{RunChange, Worker, WorkerReport};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -17,7 +17,7 @@ use crate::assemble::{self, Servers};
 use crate::behaviors::{Behaviors, read_behaviors};
 use crate::exit::{CliError, STORAGE};
 use crate::output::{self, alert, note};
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use crate::{several, signals, store, unworked};
 
 /// Time for which a worker waits for an unreachable server before it releases a run.
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: WorkerArgs) -> Result<ExitCode, CliError> {
         opened = store::open_shared(&chosen, &table, PATIENCE) => opened?,
         () = overdue(&stop, Duration::ZERO) => return Ok(leave_silent_server()),
     };
-    let database = Database::Postgres(shared.clone());
+    let database = AnyDatabase::Postgres(shared.clone());
     let mut worker = Worker::builder(&shared)
         .concurrency(args.concurrency.into())
         .drain(args.drain())
@@ -156,16 +156,16 @@ fn object(report: &WorkerReport) -> Value {
             json!({"report": "database_back", "after_ms": after})
         }
         WorkerReport::LeaseLost => json!({"report": "lease_lost"}),
-        WorkerReport::Run(RunReport::Begun { run, agent, goes_on, .. }) => {
+        WorkerReport::Run(RunChange::Begun { run, agent, goes_on, .. }) => {
             json!({"report": "begun", "run": run, "agent": agent, "goes_on": goes_on})
         }
-        WorkerReport::Run(RunReport::Left { run, state, reason, .. }) => {
+        WorkerReport::Run(RunChange::Left { run, state, reason, .. }) => {
             json!({"report": "left", "run": run, "state": state, "reason": reason})
         }
-        WorkerReport::Run(RunReport::Refused { run, code, message, .. }) => {
+        WorkerReport::Run(RunChange::Refused { run, code, message, .. }) => {
             json!({"report": "refused", "run": run, "code": code, "message": message})
         }
-        WorkerReport::Run(RunReport::PutOff { run, code, message, .. }) => {
+        WorkerReport::Run(RunChange::PutOff { run, code, message, .. }) => {
             json!({"report": "put_off", "run": run, "code": code, "message": message})
         }
         other => json!({"report": "other", "text": format!("{other:?}")}),
@@ -187,18 +187,18 @@ fn line(report: &WorkerReport) -> String {
     }
 }
 
-fn line_of_run(report: &RunReport) -> String {
+fn line_of_run(report: &RunChange) -> String {
     match report {
-        RunReport::Begun { run, agent, goes_on: false, .. } => format!("{run} begun ({agent})"),
-        RunReport::Begun { run, agent, .. } => format!("{run} gone on with ({agent})"),
-        RunReport::Left { run, state, reason, .. } => {
+        RunChange::Begun { run, agent, goes_on: false, .. } => format!("{run} begun ({agent})"),
+        RunChange::Begun { run, agent, .. } => format!("{run} gone on with ({agent})"),
+        RunChange::Left { run, state, reason, .. } => {
             let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             format!("{run} {}{reason}", state.as_str())
         }
-        RunReport::Refused { run, code, message, .. } => {
+        RunChange::Refused { run, code, message, .. } => {
             format!("{run} cannot be started: {code}: {message}")
         }
-        RunReport::PutOff { run, code, message, .. } => {
+        RunChange::PutOff { run, code, message, .. } => {
             format!("{run} put off: {code}: {message}")
         }
         other => format!("{other:?}"),

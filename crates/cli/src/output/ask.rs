@@ -1,7 +1,7 @@
 //! Prompts for the person at the terminal.
 //!
 //! Only text that was typed after the prompt was drawn is an answer: earlier text is discarded right before. A prompt
-//! is withdrawn when its [`Answered`] is dropped.
+//! is withdrawn when its [`PendingAnswer`] is dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -11,9 +11,9 @@ use layer0::JsonText;
 use tokio::sync::oneshot;
 
 use super::escape;
-use super::form::Form;
-use super::screen::{Entry, SCREEN};
-use super::terminal::{Terminal, heard};
+use super::form::DataForm;
+use super::screen::{SCREEN, ScreenJob};
+use super::terminal::{Terminal, read_line};
 
 /// A question to a person.
 pub(crate) struct Prompt {
@@ -21,7 +21,7 @@ pub(crate) struct Prompt {
     shown: String,
     kind: PromptKind,
     /// Data to give with a yes.
-    form: Option<Form>,
+    form: Option<DataForm>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum PromptKind {
 
 /// The answer of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum PromptAnswer {
     /// Yes, with the requested data.
     Given(JsonText),
     Later,
@@ -53,9 +53,9 @@ pub(crate) enum Answer {
 ///
 /// Dropping it withdraws the prompt.
 #[derive(Default)]
-pub(crate) struct Answered {
+pub(crate) struct PendingAnswer {
     /// The pipe gets no data; the other end sees when it is closed.
-    asked: Option<(oneshot::Receiver<Answer>, io::PipeWriter)>,
+    asked: Option<(oneshot::Receiver<PromptAnswer>, io::PipeWriter)>,
 }
 
 impl Prompt {
@@ -83,7 +83,7 @@ impl Prompt {
     }
 
     /// Adds a form for data, which is filled in unless the answer is no.
-    pub(crate) fn with_form(mut self, form: Option<Form>) -> Self {
+    pub(crate) fn with_form(mut self, form: Option<DataForm>) -> Self {
         self.form = form;
         self
     }
@@ -93,17 +93,18 @@ impl Prompt {
     }
 
     /// Shows the prompt and returns its pending answer. One prompt is on the screen at a time.
-    pub(crate) fn ask(self) -> Answered {
-        let Ok((withdrawn, asking)) = io::pipe() else { return Answered::default() };
+    pub(crate) fn ask(self) -> PendingAnswer {
+        let Ok((withdrawn, asking)) = io::pipe() else { return PendingAnswer::default() };
         let (answer, answered) = oneshot::channel();
-        SCREEN
-            .push(Entry::Alone(Box::new(move || converse_on_terminal(&self, answer, &withdrawn))));
-        Answered { asked: Some((answered, asking)) }
+        SCREEN.push(ScreenJob::Alone(Box::new(move || {
+            converse_on_terminal(&self, answer, &withdrawn)
+        })));
+        PendingAnswer { asked: Some((answered, asking)) }
     }
 }
 
-impl Future for Answered {
-    type Output = Option<Answer>;
+impl Future for PendingAnswer {
+    type Output = Option<PromptAnswer>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.asked {
@@ -116,7 +117,7 @@ impl Future for Answered {
 /// Asks on this thread until there is an answer or the prompt is withdrawn.
 fn converse_on_terminal(
     prompt: &Prompt,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<PromptAnswer>,
     withdrawn: &io::PipeReader,
 ) {
     if answer.is_closed() {
@@ -132,7 +133,7 @@ fn converse_on_terminal(
 }
 
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no terminal to ask at"))]
-fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<Answer>> {
+fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<PromptAnswer>> {
     let asks = match prompt.kind {
         PromptKind::Answer => "answer it? [y]es, [n]o: ",
         PromptKind::Confirm => "approve it? [y]es, [n]o: ",
@@ -141,28 +142,28 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
     };
     terminal.write(&prompt.shown)?;
     if let Some(form) = &prompt.form {
-        terminal.write(&form.shown())?;
+        terminal.write(&form.describe())?;
     }
     loop {
         terminal.forget()?;
         terminal.write(asks)?;
-        let Some(line) = heard(terminal)? else { return Ok(None) };
+        let Some(line) = read_line(terminal)? else { return Ok(None) };
         match (line.to_lowercase().as_str(), prompt.kind) {
             ("y" | "yes", _) => {
                 return Ok(match &prompt.form {
-                    Some(form) => form.ask(terminal)?.map(Answer::Given),
-                    None => Some(Answer::Yes),
+                    Some(form) => form.ask(terminal)?.map(PromptAnswer::Given),
+                    None => Some(PromptAnswer::Yes),
                 });
             }
             ("n" | "no", PromptKind::Answer | PromptKind::Confirm | PromptKind::YesOrNo) => {
-                return Ok(Some(Answer::No(String::new())));
+                return Ok(Some(PromptAnswer::No(String::new())));
             }
             ("n" | "no", PromptKind::Decide) => {
                 terminal.write("why not? the model reads it (empty for no reason): ")?;
                 // The call is denied already, with or without a reason.
-                return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
+                return Ok(Some(PromptAnswer::No(read_line(terminal)?.unwrap_or_default())));
             }
-            ("l" | "later", PromptKind::Decide) => return Ok(Some(Answer::Later)),
+            ("l" | "later", PromptKind::Decide) => return Ok(Some(PromptAnswer::Later)),
             (_, PromptKind::Answer | PromptKind::Confirm | PromptKind::YesOrNo) => {
                 terminal.write("please answer y or n\n")?;
             }
@@ -205,16 +206,16 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kind: PromptKind, typed: &[&str], expected: Option<Answer>) -> String {
+    fn check(kind: PromptKind, typed: &[&str], expected: Option<PromptAnswer>) -> String {
         check_form(kind, None, typed, expected)
     }
 
     #[track_caller]
     fn check_form(
         kind: PromptKind,
-        form: Option<Form>,
+        form: Option<DataForm>,
         typed: &[&str],
-        expected: Option<Answer>,
+        expected: Option<PromptAnswer>,
     ) -> String {
         let prompt = Prompt::new("refund {}\n".to_owned(), kind).with_form(form);
         let mut script = Script { typed: typed.to_vec(), lines: vec!["y"], screen: String::new() };
@@ -225,18 +226,18 @@ mod tests {
     /// Spec: A1, A2
     #[test]
     fn only_a_clear_answer_decides() {
-        let no = |why: &str| Some(Answer::No(why.to_owned()));
-        check(PromptKind::Decide, &["y"], Some(Answer::Yes));
+        let no = |why: &str| Some(PromptAnswer::No(why.to_owned()));
+        check(PromptKind::Decide, &["y"], Some(PromptAnswer::Yes));
         check(PromptKind::Decide, &["No\n too late "], no("too late"));
         check(PromptKind::Decide, &["n\n\n"], no(""));
-        check(PromptKind::Decide, &["l"], Some(Answer::Later));
-        let screen = check(PromptKind::Decide, &["sure", "\n", "YES"], Some(Answer::Yes));
+        check(PromptKind::Decide, &["l"], Some(PromptAnswer::Later));
+        let screen = check(PromptKind::Decide, &["sure", "\n", "YES"], Some(PromptAnswer::Yes));
         assert_eq!(screen.matches("please answer").count(), 2);
         check(PromptKind::Decide, &["perhaps\ny"], None);
         check(PromptKind::Decide, &[""], None);
         check(PromptKind::Decide, &["n"], no(""));
         check(PromptKind::Confirm, &["n"], no(""));
-        check(PromptKind::Confirm, &["l", "yes"], Some(Answer::Yes));
+        check(PromptKind::Confirm, &["l", "yes"], Some(PromptAnswer::Yes));
         let screen = check(PromptKind::Decide, &["withdrawn"], None);
         assert!(screen.ends_with("withdrawn: no answer is needed any more\n"), "{screen}");
     }
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn a_flat_schema_is_asked_field_by_field() {
         let form = || {
-            Some(Form::of(&JsonText::from(&serde_json::json!({
+            Some(DataForm::from_schema(&JsonText::from(&serde_json::json!({
                 "type": "object",
                 "properties": {
                     "day": {"type": "string", "description": "when it leaves\u{1b}[2J"},
@@ -257,7 +258,7 @@ mod tests {
                 "required": ["day", "parcels"],
             }))))
         };
-        let given = |text| Some(Answer::Given(JsonText::parse(text).unwrap()));
+        let given = |text| Some(PromptAnswer::Given(JsonText::parse(text).unwrap()));
         let (kind, decide) = (PromptKind::Confirm, PromptKind::Decide);
         let all = "y\nmonday\nyes\nsea\n2\n1.5\n";
         let screen = check_form(
@@ -276,11 +277,11 @@ mod tests {
         }
         check_form(decide, form(), &["y\nmonday\n"], None);
         check_form(decide, form(), &["y\nwithdrawn\n"], None);
-        check_form(decide, form(), &["n\nno\n"], Some(Answer::No("no".to_owned())));
-        check_form(PromptKind::Answer, form(), &["l", "n"], Some(Answer::No(String::new())));
+        check_form(decide, form(), &["n\nno\n"], Some(PromptAnswer::No("no".to_owned())));
+        check_form(PromptKind::Answer, form(), &["l", "n"], Some(PromptAnswer::No(String::new())));
         let nested =
             serde_json::json!({"type": "object", "properties": {"at": {"type": "object"}}});
-        let nested = Some(Form::of(&JsonText::from(&nested)));
+        let nested = Some(DataForm::from_schema(&JsonText::from(&nested)));
         let typed = "y\n{\n[]\n{\"at\": {}}\n";
         let screen = check_form(decide, nested, &[typed], given(r#"{"at":{}}"#));
         assert!(screen.contains("it is no JSON"), "{screen}");

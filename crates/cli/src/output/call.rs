@@ -25,7 +25,7 @@ const DIFF: &str = "diff";
 /// ` of a text. Runs of blanks longer than a line are written `\s{80}`, those of line ends `\N{80}`.
 pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> String {
     let tool = escape::line(tool);
-    let (arguments, diff) = parted(arguments);
+    let (arguments, diff) = split_diff(arguments);
     let short = escape::strict_json(arguments.get());
     if short.chars().count() <= BESIDE && diff.is_none() {
         return format!("{tool} {short}");
@@ -56,7 +56,7 @@ pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> St
 }
 
 /// Splits the diff from the other arguments.
-fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
+fn split_diff(arguments: &JsonText) -> (JsonText, Option<String>) {
     let mut fields: BTreeMap<String, JsonText> = match arguments.read() {
         Ok(fields) => fields,
         Err(_) => return (arguments.clone(), None),
@@ -66,7 +66,7 @@ fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
         _ => return (arguments.clone(), None),
     };
     fields.remove(DIFF);
-    match JsonText::of(&fields) {
+    match JsonText::from_value(&fields) {
         Ok(rest) => (rest, Some(diff)),
         Err(_) => (arguments.clone(), None),
     }
@@ -75,9 +75,9 @@ fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
 /// Breaks a line of JSON into parts of at most `width` columns.
 fn broken(line: &str, width: usize) -> Vec<String> {
     let (mut parts, mut part, mut columns) = (Vec::new(), String::new(), 0);
-    let pieces = folded(&pieces(line), width);
+    let pieces = fold_repeats(&pieces(line), width);
     for (at, piece) in pieces.iter().enumerate() {
-        let wide: usize = piece.chars().map(columns_of).sum();
+        let wide: usize = piece.chars().map(max_columns).sum();
         if columns + wide > width {
             // A word up to half a line stays whole.
             let keep = match part.rfind(' ') {
@@ -85,7 +85,7 @@ fn broken(line: &str, width: usize) -> Vec<String> {
                 _ => String::new(),
             };
             parts.push(std::mem::replace(&mut part, keep));
-            columns = part.chars().map(columns_of).sum();
+            columns = part.chars().map(max_columns).sum();
         }
         part.push_str(piece);
         columns += wide;
@@ -119,7 +119,7 @@ fn pieces(line: &str) -> Vec<&str> {
 }
 
 /// Replaces long runs of blanks by their count, in an escape that JSON does not have.
-fn folded(pieces: &[&str], width: usize) -> Vec<String> {
+fn fold_repeats(pieces: &[&str], width: usize) -> Vec<String> {
     let mut folded = Vec::new();
     for run in pieces.chunk_by(|a, b| a == b) {
         let (name, most) = match run[0] {
@@ -138,7 +138,7 @@ fn folded(pieces: &[&str], width: usize) -> Vec<String> {
 }
 
 /// Returns an upper bound of the columns of a character: one for ASCII, two for others, which may be wide.
-fn columns_of(c: char) -> usize {
+fn max_columns(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
@@ -169,7 +169,7 @@ mod tests {
             let shown = call("tool", &arguments, Some(width));
             let mut text = String::new();
             for line in shown.lines().skip(1) {
-                let fits = line.chars().map(columns_of).sum::<usize>() < width;
+                let fits = line.chars().map(max_columns).sum::<usize>() < width;
                 assert!(fits || line.contains("; scroll up"), "{line}");
                 match (line.strip_prefix(LINE), line.strip_prefix(REST)) {
                     (Some(line), _) => text.extend(["\n", line]),

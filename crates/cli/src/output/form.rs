@@ -8,25 +8,25 @@ use backstop_tool::Schema;
 use layer0::JsonText;
 use serde_json::{Map, Value};
 
-use self::field::Field;
+use self::field::FormField;
 use super::escape;
-use super::terminal::{Terminal, heard};
+use super::terminal::{Terminal, read_line};
 
 /// A request for data.
-pub(crate) struct Form {
+pub(crate) struct DataForm {
     schema: Value,
-    fields: Option<Vec<Field>>,
+    fields: Option<Vec<FormField>>,
 }
 
-impl Form {
+impl DataForm {
     /// Returns the form for a schema.
-    pub(crate) fn of(schema: &JsonText) -> Self {
+    pub(crate) fn from_schema(schema: &JsonText) -> Self {
         let schema = schema.value();
-        Self { fields: fields_of(&schema), schema }
+        Self { fields: read_fields(&schema), schema }
     }
 
     /// Returns the description of the requested data, in escaped lines.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let lines: Vec<String> = match &self.fields {
             Some(fields) => fields
                 .iter()
@@ -64,23 +64,26 @@ impl Form {
 }
 
 /// Returns the fields of a flat object; `None` for anything else.
-fn fields_of(schema: &Value) -> Option<Vec<Field>> {
+fn read_fields(schema: &Value) -> Option<Vec<FormField>> {
     let properties = schema["properties"].as_object().filter(|some| !some.is_empty())?;
     if schema["type"] != "object" {
         return None;
     }
     let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_required = |name: &str| required.iter().any(|required| *required == *name);
-    properties.iter().map(|(name, property)| Field::of(name, property, is_required(name))).collect()
+    properties
+        .iter()
+        .map(|(name, property)| FormField::from_property(name, property, is_required(name)))
+        .collect()
 }
 
-fn ask_fields(fields: &[Field], terminal: &mut impl Terminal) -> io::Result<Option<Value>> {
+fn ask_fields(fields: &[FormField], terminal: &mut impl Terminal) -> io::Result<Option<Value>> {
     let mut given = Map::new();
     for field in fields {
         let label = escape::line(&field.label());
         loop {
             terminal.write(&format!("  {label}: "))?;
-            let Some(typed) = heard(terminal)? else { return Ok(None) };
+            let Some(typed) = read_line(terminal)? else { return Ok(None) };
             if typed.is_empty() {
                 match &field.default {
                     Some(default) => {
@@ -107,7 +110,7 @@ fn ask_fields(fields: &[Field], terminal: &mut impl Terminal) -> io::Result<Opti
 fn ask_json(terminal: &mut impl Terminal) -> io::Result<Option<Value>> {
     loop {
         terminal.write("  one line of JSON: ")?;
-        let Some(typed) = heard(terminal)? else { return Ok(None) };
+        let Some(typed) = read_line(terminal)? else { return Ok(None) };
         match JsonText::parse(&typed) {
             Ok(json) => return Ok(Some(json.value())),
             Err(error) => terminal.write(&escape::text(&format!("  it is no JSON: {error}\n")))?,
@@ -145,8 +148,8 @@ mod tests {
     /// Asks for data of a schema; returns the output.
     #[track_caller]
     fn check(schema: Value, typed: &str, expected: Value) -> String {
-        let form = Form::of(&JsonText::from(&schema));
-        let mut typist = Typist { lines: typed.lines(), screen: form.shown() };
+        let form = DataForm::from_schema(&JsonText::from(&schema));
+        let mut typist = Typist { lines: typed.lines(), screen: form.describe() };
         let given = form.ask(&mut typist).unwrap().map(|given| given.value());
         assert_eq!(given, Some(expected), "{}", typist.screen);
         typist.screen

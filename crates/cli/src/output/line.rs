@@ -39,9 +39,9 @@ pub(crate) enum LineInput {
 
 /// A reader of lines, one at a time.
 #[derive(Clone)]
-pub(crate) struct Lines(Arc<Mutex<Editor<(), DefaultHistory>>>);
+pub(crate) struct SharedLineEditor(Arc<Mutex<Editor<(), DefaultHistory>>>);
 
-impl Lines {
+impl SharedLineEditor {
     /// Returns a reader whose history has these lines, oldest first.
     pub(crate) fn new(earlier: &[String]) -> Result<Self, CliError> {
         #[cfg(unix)]

@@ -35,7 +35,7 @@ pub(super) struct Screen {
 }
 
 /// Work for the thread.
-pub(super) enum Entry {
+pub(super) enum ScreenJob {
     /// Work during which nothing else is written.
     Alone(Box<dyn FnOnce() + Send>),
     Line(String),
@@ -46,7 +46,7 @@ pub(super) enum Entry {
 
 #[derive(Default)]
 struct ScreenState {
-    queue: VecDeque<Entry>,
+    queue: VecDeque<ScreenJob>,
     /// Size of all progress in the queue, in bytes.
     progress: usize,
     left_out: usize,
@@ -68,12 +68,12 @@ impl Screen {
     }
 
     /// Adds an entry to the queue.
-    pub(super) fn push(&self, entry: Entry) {
+    pub(super) fn push(&self, entry: ScreenJob) {
         if self.alone {
             return self.perform(entry, &mut None);
         }
         let mut state = self.lock();
-        if let Entry::Progress(text) = &entry {
+        if let ScreenJob::Progress(text) = &entry {
             if state.progress + text.len() > MAX_PROGRESS {
                 state.left_out += 1;
                 return;
@@ -108,21 +108,21 @@ impl Screen {
                 Some(entry) => self.perform(entry, &mut spinner),
                 None => tick(spinner.as_ref(), self.lock().status.take()),
             }
-            self.moved();
+            self.record_move();
         }
     }
 
     /// Returns the next entry; `None` if only the next frame of the spinner is due.
-    fn next(&self) -> Option<Entry> {
+    fn next(&self) -> Option<ScreenJob> {
         let mut state = self.lock();
         state.works = false;
         self.changed.notify_all();
         loop {
             let entry = state.queue.pop_front();
-            if let Some(Entry::Progress(text)) = &entry {
+            if let Some(ScreenJob::Progress(text)) = &entry {
                 state.progress -= text.len();
             }
-            if let Some(Entry::Spin(spins)) = &entry {
+            if let Some(ScreenJob::Spin(spins)) = &entry {
                 state.spins = *spins;
             }
             let left_out = match state.queue.is_empty() {
@@ -131,7 +131,7 @@ impl Screen {
             };
             if left_out > 0 {
                 let text = format!("… progress was left out that was not read in time: {left_out}");
-                state.queue.push_back(Entry::Line(text));
+                state.queue.push_back(ScreenJob::Line(text));
             }
             if entry.is_some() {
                 state.works = true;
@@ -154,16 +154,16 @@ impl Screen {
         }
     }
 
-    fn perform(&self, entry: Entry, spinner: &mut Option<ProgressBar>) {
+    fn perform(&self, entry: ScreenJob, spinner: &mut Option<ProgressBar>) {
         match entry {
-            Entry::Spin(true) if stderr().is_terminal() => *spinner = Some(new_spinner()),
-            Entry::Spin(_) => {
+            ScreenJob::Spin(true) if stderr().is_terminal() => *spinner = Some(new_spinner()),
+            ScreenJob::Spin(_) => {
                 if let Some(spinner) = spinner.take() {
                     spinner.finish_and_clear();
                 }
             }
-            Entry::Alone(work) => beside(spinner.as_ref(), work),
-            Entry::Line(text) | Entry::Progress(text) => {
+            ScreenJob::Alone(work) => beside(spinner.as_ref(), work),
+            ScreenJob::Line(text) | ScreenJob::Progress(text) => {
                 let broken = broken_line();
                 beside(spinner.as_ref(), || self.write(&format!("{broken}{text}\n")));
             }
@@ -176,11 +176,11 @@ impl Screen {
             if stderr().write_all(piece).is_err() {
                 return;
             }
-            self.moved();
+            self.record_move();
         }
     }
 
-    fn moved(&self) {
+    fn record_move(&self) {
         let mut state = self.lock();
         state.moves += 1;
         state.stuck = false;
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn progress_is_left_out_and_nothing_else() {
         let screen = Screen { state: Mutex::default(), changed: Condvar::new(), alone: false };
-        let progress = || Entry::Progress("x".repeat(MAX_PROGRESS / 4));
+        let progress = || ScreenJob::Progress("x".repeat(MAX_PROGRESS / 4));
         for _ in 0..6 {
             screen.push(progress());
         }
-        screen.push(Entry::Line("result".to_owned()));
+        screen.push(ScreenJob::Line("result".to_owned()));
         let next = || match screen.next() {
-            Some(Entry::Line(text) | Entry::Progress(text)) => text,
+            Some(ScreenJob::Line(text) | ScreenJob::Progress(text)) => text,
             _ => String::new(),
         };
         assert!((0..4).all(|_| next().starts_with('x')));

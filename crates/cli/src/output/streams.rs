@@ -60,37 +60,37 @@ pub(super) fn broken_line() -> &'static str {
 
 /// Returns the width of standard output; `None` if it is no terminal.
 pub(crate) fn width() -> Option<usize> {
-    width_of(&io::stdout())
+    terminal_width(&io::stdout())
 }
 
 /// Returns the width of standard error; `None` if it is no terminal.
 pub(crate) fn width_of_notes() -> Option<usize> {
-    width_of(&io::stderr())
+    terminal_width(&io::stderr())
 }
 
 #[cfg(unix)]
-fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+fn terminal_width(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
     stream.is_terminal().then(|| tty::width(stream).unwrap_or(80))
 }
 
 #[cfg(not(unix))]
-fn width_of(stream: &impl IsTerminal) -> Option<usize> {
+fn terminal_width(stream: &impl IsTerminal) -> Option<usize> {
     stream.is_terminal().then_some(80)
 }
 
 static ONE: LazyLock<bool> = LazyLock::new(|| {
-    let files = (file_of(&io::stdout()), file_of(&io::stderr()));
+    let files = (identify_file(&io::stdout()), identify_file(&io::stderr()));
     matches!(files, (Some(stdout), Some(stderr)) if stdout == stderr)
 });
 
 #[cfg(unix)]
-fn file_of(stream: &impl std::os::fd::AsFd) -> Option<(u64, u64)> {
+fn identify_file(stream: &impl std::os::fd::AsFd) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let file = std::fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
     file.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 #[cfg(not(unix))]
-fn file_of(stream: &impl IsTerminal) -> Option<bool> {
+fn identify_file(stream: &impl IsTerminal) -> Option<bool> {
     Some(stream.is_terminal())
 }

@@ -46,7 +46,7 @@ pub(super) fn colours_notes() -> bool {
 }
 
 /// Joins escaped pieces.
-pub(super) fn joined(pieces: &[(Style, String)], coloured: bool) -> String {
+pub(super) fn join_pieces(pieces: &[(Style, String)], coloured: bool) -> String {
     let piece = |(style, text): &(Style, String)| match coloured && !style.is_plain() {
         true => format!("{style}{text}{style:#}"),
         false => text.clone(),

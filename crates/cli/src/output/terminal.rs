@@ -21,7 +21,7 @@ pub(super) enum Typed {
 }
 
 /// Reads a line; returns `None` if there is none.
-pub(super) fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
+pub(super) fn read_line(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
     match terminal.read()? {
         Typed::Line(line) => Ok(Some(line.trim().to_owned())),
         Typed::End => {

@@ -20,7 +20,7 @@ use crate::exit::CliError;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) enum Database {
+pub(crate) enum AnyDatabase {
     Postgres(backstop_store_postgres::Database),
     Sqlite(backstop_store_sqlite::Database),
 }
@@ -29,13 +29,13 @@ pub(crate) enum Database {
 macro_rules! of_either {
     ($self:expr, $database:ident => $done:expr) => {
         match $self {
-            Database::Postgres($database) => $done,
-            Database::Sqlite($database) => $done,
+            AnyDatabase::Postgres($database) => $done,
+            AnyDatabase::Sqlite($database) => $done,
         }
     };
 }
 
-impl Database {
+impl AnyDatabase {
     pub(crate) fn with_log_key(self, key: LogKey) -> Self {
         match self {
             Self::Postgres(database) => Self::Postgres(database.with_log_key(key)),
@@ -77,9 +77,9 @@ impl Database {
     }
 
     /// Returns the open runs that no live worker resumes; none for a file, which has no workers.
-    pub(crate) async fn stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
+    pub(crate) async fn list_stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
         match self {
-            Self::Postgres(database) => database.queue().stranded().await,
+            Self::Postgres(database) => database.queue().list_stranded().await,
             Self::Sqlite(_) => Ok(Vec::new()),
         }
     }
@@ -160,7 +160,7 @@ impl Database {
     }
 }
 
-impl Store for Database {
+impl Store for AnyDatabase {
     fn log(&self) -> Arc<dyn EventLog> {
         Self::log(self)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
-use crate::line::line_of;
+use crate::line::line_number;
 
 /// An address that no check refuses.
 const LOOPBACK: &str = "\"http://127.0.0.1\"";
@@ -120,7 +120,7 @@ impl Text {
             _ => {
                 let whole = self.whole(&entry);
                 if self.now[whole.clone()].trim_start().starts_with('[') {
-                    let line = line_of(&self.now, &(whole.start..whole.start));
+                    let line = line_number(&self.now, &(whole.start..whole.start));
                     change.gone = self.lines.get(line - 1).copied();
                 }
                 self.blank(whole);
@@ -151,7 +151,7 @@ impl Text {
         let (at, from) = match header {
             Some(begin) if field != "model" => {
                 let end = self.now[begin..].find('\n').map_or(self.now.len(), |at| begin + at + 1);
-                (end, line_of(&self.now, &(begin..begin)))
+                (end, line_number(&self.now, &(begin..begin)))
             }
             None if field == "model" => (0, 0),
             _ => return false,

@@ -23,7 +23,7 @@ fn behaviors_are_read() {
          headers = { Authorization = \"env:TOKEN\", x-tenant = \"acme\" }\nsigning_key = \"file:key\"\n",
     );
     let file = AgentFile::read(&path).unwrap();
-    let recorded = AgentFile::recorded(&path, file.source().clone()).unwrap();
+    let recorded = AgentFile::from_record(&path, file.source().clone()).unwrap();
     assert_eq!(recorded.behaviors, file.behaviors);
     let [tell, other, local] = file.behaviors.as_slice() else { panic!("{:?}", file.behaviors) };
     assert_eq!((tell.name(), tell.timeout()), ("tell ops", Duration::from_secs(30)));

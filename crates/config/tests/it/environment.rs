@@ -31,7 +31,7 @@ fn rules_are_read() {
     assert!(!rules.best_effort);
     let own = file.tools[0].environment.as_ref().unwrap();
     assert_eq!((own.network.as_ref(), own.best_effort), (Some(&NetworkRule::Loopback), true));
-    let recorded = AgentFile::recorded(&path, file.source().clone()).unwrap();
+    let recorded = AgentFile::from_record(&path, file.source().clone()).unwrap();
     assert_eq!(recorded.environment, file.environment);
 }
 

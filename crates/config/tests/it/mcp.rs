@@ -31,7 +31,7 @@ fn servers_are_read() {
     let McpPlace::Url(url) = &web.place else { panic!("{web:?}") };
     assert_eq!(url.port(), Some(3001));
     assert!(web.headers["authorization"].is_credential() && web.oauth.is_some());
-    let recorded = AgentFile::recorded(&path, file.source().clone()).unwrap();
+    let recorded = AgentFile::from_record(&path, file.source().clone()).unwrap();
     assert_eq!(recorded.mcp[1].headers, web.headers);
 }
 

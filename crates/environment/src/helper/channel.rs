@@ -16,9 +16,9 @@ use crate::message::{HEAD, encode, length};
 use crate::plan::Report;
 
 /// The control channel, which is the standard input of the outer and inner helper.
-pub(super) struct Channel(OwnedFd);
+pub(super) struct HelperChannel(OwnedFd);
 
-impl Channel {
+impl HelperChannel {
     /// Takes the channel from standard input, so that started processes do not inherit it.
     pub(super) fn take() -> io::Result<Self> {
         Ok(Self(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?))
@@ -104,7 +104,7 @@ impl Channel {
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for HelperChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -12,14 +12,14 @@ use rustix::process::{
     set_dumpable_behavior, set_parent_process_death_signal, setsid, wait,
 };
 
-use super::channel::{Channel, let_go_of_outputs};
+use super::channel::{HelperChannel, let_go_of_outputs};
 use super::executable::can_start;
 use super::{files, limits, seccomp};
-use crate::plan::{Inner, ProgramPlan, Report};
+use crate::plan::{InnerPlan, ProgramPlan, Report};
 
 /// Runs the inner helper, and returns its exit code.
 pub(super) fn run() -> i32 {
-    let Ok(channel) = Channel::take() else { return 1 };
+    let Ok(channel) = HelperChannel::take() else { return 1 };
     match provide(&channel) {
         Ok(()) => 0,
         Err(report) => {
@@ -29,7 +29,7 @@ pub(super) fn run() -> i32 {
     }
 }
 
-fn provide(channel: &Channel) -> Result<(), Report> {
+fn provide(channel: &HelperChannel) -> Result<(), Report> {
     let failed = |mechanism: &'static str| {
         move |error: io::Error| Report::Failed {
             mechanism: mechanism.to_owned(),
@@ -37,7 +37,7 @@ fn provide(channel: &Channel) -> Result<(), Report> {
         }
     };
     die_with_outer(channel).map_err(failed("helper"))?;
-    let (plan, stdin): (Inner, _) = channel.receive().map_err(failed("helper"))?;
+    let (plan, stdin): (InnerPlan, _) = channel.receive().map_err(failed("helper"))?;
     let stdin = stdin.ok_or_else(|| failed("helper")(io::Error::other("no standard input")))?;
     let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     dumpable.map_err(io::Error::from).map_err(failed("dumpable"))?;
@@ -61,14 +61,14 @@ fn provide(channel: &Channel) -> Result<(), Report> {
 }
 
 /// Makes this process die with the outer helper, whatever the reason.
-fn die_with_outer(channel: &Channel) -> io::Result<()> {
+fn die_with_outer(channel: &HelperChannel) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if channel.is_closed() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
 }
 
 /// Puts up the walls, starting with those that need rights that later ones remove. Returns whether the program could be
 /// started without the walls around files.
-fn wall_in(plan: &Inner) -> Result<bool, (&'static str, io::Error)> {
+fn wall_in(plan: &InnerPlan) -> Result<bool, (&'static str, io::Error)> {
     let failed = |mechanism: &'static str| move |error: io::Error| (mechanism, error);
     let ruleset = plan.landlock.as_ref().map(files::ruleset).transpose();
     let ruleset = ruleset.map_err(failed("landlock"))?;

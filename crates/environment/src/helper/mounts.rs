@@ -93,14 +93,14 @@ fn read(line: &str) -> Option<Mount> {
     let flags = FLAGS.into_iter().filter(|(name, _)| options.contains(name));
     let kind = behind.split(' ').next()?;
     Some(Mount {
-        point: unescaped(point),
+        point: unescape(point),
         flags: flags.map(|(_, flag)| flag).collect(),
         is_group: matches!(kind, "cgroup" | "cgroup2"),
     })
 }
 
 /// Decodes white space and backslashes, which are written as three octal digits.
-fn unescaped(text: &str) -> PathBuf {
+fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

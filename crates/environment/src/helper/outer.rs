@@ -13,17 +13,17 @@ use rustix::process::{
     set_child_subreaper, set_dumpable_behavior, wait,
 };
 
-use super::channel::{Channel, let_go_of_outputs};
+use super::channel::{HelperChannel, let_go_of_outputs};
 use super::group::{self, Group};
 use super::names::{INNER, THIS_PROGRAM};
 use super::{mounts, namespaces, network, probe};
-use crate::plan::{Outer, Report, Surroundings};
+use crate::plan::{IsolationPlan, Outer, Report};
 
 /// Runs the outer helper, and returns its exit code.
 pub(super) fn run() -> i32 {
     // The program must not get files that this process inherited.
     close_inherited();
-    let Ok(channel) = Channel::take() else { return 1 };
+    let Ok(channel) = HelperChannel::take() else { return 1 };
     let Ok((order, _)) = channel.receive() else { return 1 };
     match order {
         Outer::Probe => {
@@ -52,14 +52,14 @@ pub(super) fn run() -> i32 {
     }
 }
 
-type Failure = (&'static str, String);
+type SetupFailure = (&'static str, String);
 
 /// Sets up the surroundings, and waits until all processes have ended or the parent closes the channel.
 fn provide(
-    channel: &Channel,
-    surroundings: &Surroundings,
+    channel: &HelperChannel,
+    surroundings: &IsolationPlan,
     groups: &[Group],
-) -> Result<(), Failure> {
+) -> Result<(), SetupFailure> {
     let failed = |mechanism: &'static str| move |detail: String| (mechanism, detail);
     if surroundings.namespaces {
         namespaces::enter_user().map_err(failed("user namespace"))?;
@@ -86,11 +86,11 @@ fn provide(
 
 /// Lets the inner helper start, and waits until it has ended.
 fn watch(
-    channel: &Channel,
+    channel: &HelperChannel,
     inner: Pid,
     groups: &[Group],
     listener: Option<TcpListener>,
-) -> Result<(), Failure> {
+) -> Result<(), SetupFailure> {
     let failed = |error: io::Error| ("helper", error.to_string());
     // This process remains outside the groups, to report processes killed for lack of memory.
     group::add_all(groups, inner).map_err(|error| ("cgroup", error.to_string()))?;
@@ -99,7 +99,7 @@ fn watch(
     let_go_of_outputs().and_then(|()| wait_for_end(channel, inner)).map_err(failed)
 }
 
-fn mount_view(surroundings: &Surroundings) -> Result<(), String> {
+fn mount_view(surroundings: &IsolationPlan) -> Result<(), String> {
     let has_groups = !surroundings.groups.is_empty();
     if has_groups || surroundings.written.is_some() {
         mounts::enter()?;
@@ -117,7 +117,7 @@ fn listen() -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-fn start_inner(channel: &Channel) -> io::Result<Pid> {
+fn start_inner(channel: &HelperChannel) -> io::Result<Pid> {
     let channel = channel.as_fd().try_clone_to_owned()?;
     let inner =
         Command::new(THIS_PROGRAM).arg0(INNER).env_clear().stdin(Stdio::from(channel)).spawn()?;
@@ -126,7 +126,7 @@ fn start_inner(channel: &Channel) -> io::Result<Pid> {
 }
 
 /// Waits until the inner helper has ended, or the parent has closed the channel.
-fn wait_for_end(channel: &Channel, inner: Pid) -> io::Result<()> {
+fn wait_for_end(channel: &HelperChannel, inner: Pid) -> io::Result<()> {
     let inner = pidfd_open(inner, PidfdFlags::empty())?;
     let mut polled = [
         PollFd::new(&inner, PollFlags::IN),

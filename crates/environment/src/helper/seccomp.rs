@@ -6,7 +6,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter,
 };
 
-use super::seccomp_rules::{Rules, missing, refused};
+use super::seccomp_rules::{SeccompRules, build_deny_rules, missing};
 use crate::plan::SeccompPlan;
 
 /// Error of a missing call, after which programs use an older one.
@@ -16,10 +16,10 @@ const NOT_PERMITTED: u32 = nix::libc::EPERM.unsigned_abs();
 /// Restricts the system calls of this process, which has one thread, and of all processes that it starts.
 pub(super) fn apply(plan: &SeccompPlan) -> io::Result<()> {
     install(missing(plan), NOT_THERE)?;
-    install(refused(plan)?, NOT_PERMITTED)
+    install(build_deny_rules(plan)?, NOT_PERMITTED)
 }
 
-fn install(rules: Rules, answer: u32) -> io::Result<()> {
+fn install(rules: SeccompRules, answer: u32) -> io::Result<()> {
     let refuse = SeccompAction::Errno(answer);
     let target = target()?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, target)

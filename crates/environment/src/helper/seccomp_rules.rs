@@ -9,7 +9,7 @@ use seccompiler::{SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule}
 use crate::plan::{SeccompPlan, Sockets};
 
 /// Calls by number, with the arguments that they are refused for; all arguments if none are given.
-pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Calls reported as missing: programs use an older call instead, which the rules can check.
 const MISSING: &[i64] = &[
@@ -130,14 +130,15 @@ const REPORTS: [i32; 2] = [libc::SIGSYS, libc::SIGXFSZ];
 /// `__O_TMPFILE`, without the folder flag that it includes.
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-pub(super) fn missing(plan: &SeccompPlan) -> Rules {
+pub(super) fn missing(plan: &SeccompPlan) -> SeccompRules {
     let changes = if plan.hides_changes { CHANGES } else { &[] };
     MISSING.iter().chain(changes).map(|call| (*call, Vec::new())).collect()
 }
 
-pub(super) fn refused(plan: &SeccompPlan) -> io::Result<Rules> {
+pub(super) fn build_deny_rules(plan: &SeccompPlan) -> io::Result<SeccompRules> {
     let memories = if plan.one_memory { MEMORIES } else { &[] };
-    let mut rules: Rules = REFUSED.iter().chain(memories).map(|call| (*call, Vec::new())).collect();
+    let mut rules: SeccompRules =
+        REFUSED.iter().chain(memories).map(|call| (*call, Vec::new())).collect();
     rules.extend(borrowed_rights()?);
     rules.extend(claimed_reports()?);
     let by_flag = NAMESPACES.map(|flag| rule(&[has(0, number(flag))]));
@@ -157,7 +158,7 @@ pub(super) fn refused(plan: &SeccompPlan) -> io::Result<Rules> {
 }
 
 /// Refuses to create files that run with the rights of their user or group: other users of this machine could run them.
-fn borrowed_rights() -> io::Result<Rules> {
+fn borrowed_rights() -> io::Result<SeccompRules> {
     let bits = [libc::S_ISUID, libc::S_ISGID].map(number);
     let set = MODES.iter().chain(OLDER_MODES).map(|(call, mode)| {
         let by_bit = bits.map(|bit| rule(&[has(*mode, bit)]));
@@ -175,7 +176,7 @@ fn borrowed_rights() -> io::Result<Rules> {
 }
 
 /// Refuses the signals that only the kernel sends: a program would claim a wall that did not hold it.
-fn claimed_reports() -> io::Result<Rules> {
+fn claimed_reports() -> io::Result<SeccompRules> {
     let sends = SENDS.iter().map(|(call, signal)| {
         let by_signal = REPORTS.map(|report| rule(&[is(*signal, number(report))]));
         Ok((*call, by_signal.into_iter().collect::<io::Result<_>>()?))
@@ -208,32 +209,32 @@ fn socket_rules(sockets: Sockets) -> io::Result<Option<Vec<SeccompRule>>> {
 }
 
 /// The condition of a rule on an argument.
-struct Condition {
+struct ArgumentCondition {
     argument: u8,
     op: SeccompCmpOp,
     value: u64,
 }
 
 /// Returns the condition that the second argument is this type of socket, with any flags.
-fn is_kind(kind: i32) -> Condition {
-    Condition { argument: 1, op: SeccompCmpOp::MaskedEq(KIND), value: number(kind) }
+fn is_kind(kind: i32) -> ArgumentCondition {
+    ArgumentCondition { argument: 1, op: SeccompCmpOp::MaskedEq(KIND), value: number(kind) }
 }
 
-const fn is(argument: u8, value: u64) -> Condition {
-    Condition { argument, op: SeccompCmpOp::Eq, value }
+const fn is(argument: u8, value: u64) -> ArgumentCondition {
+    ArgumentCondition { argument, op: SeccompCmpOp::Eq, value }
 }
 
-const fn is_not(argument: u8, value: u64) -> Condition {
-    Condition { argument, op: SeccompCmpOp::Ne, value }
+const fn is_not(argument: u8, value: u64) -> ArgumentCondition {
+    ArgumentCondition { argument, op: SeccompCmpOp::Ne, value }
 }
 
-const fn has(argument: u8, flag: u64) -> Condition {
-    Condition { argument, op: SeccompCmpOp::MaskedEq(flag), value: flag }
+const fn has(argument: u8, flag: u64) -> ArgumentCondition {
+    ArgumentCondition { argument, op: SeccompCmpOp::MaskedEq(flag), value: flag }
 }
 
 /// Builds a rule that matches if all of its conditions do. The kernel reads these arguments as 32 bits.
-fn rule(conditions: &[Condition]) -> io::Result<SeccompRule> {
-    let conditions = conditions.iter().map(|Condition { argument, op, value }| {
+fn rule(conditions: &[ArgumentCondition]) -> io::Result<SeccompRule> {
+    let conditions = conditions.iter().map(|ArgumentCondition { argument, op, value }| {
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, op.clone(), *value)
     });
     let conditions = conditions.collect::<Result<_, _>>().map_err(io::Error::other)?;

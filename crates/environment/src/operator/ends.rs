@@ -8,7 +8,7 @@ use layer0::failure::{Effect, Facts, Failure};
 
 /// A passed deadline of an operator.
 #[derive(Debug)]
-pub(super) enum OutOfTime {
+pub(super) enum DeadlinePassed {
     /// It was at work.
     ///
     /// Retry: never. Effect: unknown.
@@ -19,17 +19,17 @@ pub(super) enum OutOfTime {
     Unbegun(String),
 }
 
-impl OutOfTime {
-    pub(super) fn begun(operator: &str) -> Self {
+impl DeadlinePassed {
+    pub(super) fn after_start(operator: &str) -> Self {
         Self::Begun(operator.to_owned())
     }
 
-    pub(super) fn unbegun(operator: &str) -> Self {
+    pub(super) fn before_start(operator: &str) -> Self {
         Self::Unbegun(operator.to_owned())
     }
 }
 
-impl fmt::Display for OutOfTime {
+impl fmt::Display for DeadlinePassed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begun(operator) => write!(f, "`{operator}` did not end in time"),
@@ -38,9 +38,9 @@ impl fmt::Display for OutOfTime {
     }
 }
 
-impl Error for OutOfTime {}
+impl Error for DeadlinePassed {}
 
-impl Failure for OutOfTime {
+impl Failure for DeadlinePassed {
     fn facts(&self) -> Facts {
         match self {
             Self::Begun(_) => Facts::never(code::BUDGET_WALL_TIME, Effect::Unknown),

@@ -15,7 +15,7 @@ use crate::ProgramInput;
 
 /// The first line: the task and its context, without unknown fields.
 #[derive(Serialize)]
-struct Asked<'a> {
+struct OperatorTask<'a> {
     input: &'a Value,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     images: &'a [Image],
@@ -46,7 +46,7 @@ struct AskedIn<'a> {
 
 /// Encodes a task.
 pub(super) fn task(task: &Task, context: &Context) -> String {
-    let asked = Asked {
+    let asked = OperatorTask {
         input: &task.input,
         images: &task.images,
         output_schema: task.output_schema.as_ref(),
@@ -82,7 +82,7 @@ pub(super) fn signal(signal: &Signal) -> String {
 /// The answer of an operator.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answered {
+enum OperatorReply {
     Error { code: String, message: String },
     Output(Value),
 }
@@ -102,8 +102,8 @@ pub(super) fn answer(answer: &[u8]) -> Result<Value, NoAnswer> {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     let line = line.ok_or_else(|| unfit("there is none".to_owned()))?;
     match serde_json::from_str(line) {
-        Ok(Answered::Output(output)) => Ok(output),
-        Ok(Answered::Error { code, message }) => {
+        Ok(OperatorReply::Output(output)) => Ok(output),
+        Ok(OperatorReply::Error { code, message }) => {
             Err(NoAnswer::Failed(OperatorError::NonRetryable(format!("{code}: {message}"))))
         }
         Err(error) => Err(unfit(error.to_string())),

@@ -15,29 +15,33 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::gate::{Gate, Refusal};
-use super::notes::{Note, Notes};
-use super::request::{Target, forwarded, target};
+use super::gate::{HostGate, HostRefusal};
+use super::notes::{Intervention, Interventions};
+use super::request::{HostTarget, rewrite_for_host, target};
 
 /// Maximum size of a request's head, in bytes, and the time limit of reading it.
 const MAX_HEAD: usize = 32 * 1024;
 const LONGEST_HEAD: Duration = Duration::from_secs(20);
 
-type Answer = Response<Either<Full<Bytes>, Incoming>>;
+type ProxyResponse = Response<Either<Full<Bytes>, Incoming>>;
 
 /// State that the requests of a connection share.
-struct Connection {
-    gate: Gate,
-    notes: Arc<Notes>,
+struct ProxyConnection {
+    gate: HostGate,
+    notes: Arc<Interventions>,
     /// The connections to hosts for its requests.
     hosts: Mutex<JoinSet<()>>,
     tunnel: Mutex<Option<(OnUpgrade, TcpStream)>>,
 }
 
 /// Serves a connection until it closes.
-pub(super) async fn serve(stream: TcpStream, gate: Gate, notes: Arc<Notes>) {
-    let connection =
-        Arc::new(Connection { gate, notes, hosts: Mutex::default(), tunnel: Mutex::default() });
+pub(super) async fn serve(stream: TcpStream, gate: HostGate, notes: Arc<Interventions>) {
+    let connection = Arc::new(ProxyConnection {
+        gate,
+        notes,
+        hosts: Mutex::default(),
+        tunnel: Mutex::default(),
+    });
     let answering = Arc::clone(&connection);
     let service = service_fn(move |request| {
         let connection = Arc::clone(&answering);
@@ -59,25 +63,25 @@ pub(super) async fn serve(stream: TcpStream, gate: Gate, notes: Arc<Notes>) {
     }
 }
 
-impl Connection {
-    async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+impl ProxyConnection {
+    async fn answer(&self, mut request: Request<Incoming>) -> ProxyResponse {
         let target = match target(&request) {
             Ok(target) => target,
-            Err(Refusal::Denied(why)) => return self.denied("", why),
-            Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_REQUEST, why),
+            Err(HostRefusal::Denied(why)) => return self.deny("", why),
+            Err(HostRefusal::Failed(why)) => return plain(StatusCode::BAD_REQUEST, why),
         };
-        let Target { host, port } = &target;
+        let HostTarget { host, port } = &target;
         let stream = match self.gate.connect(host, *port).await {
             Ok(stream) => stream,
-            Err(Refusal::Denied(why)) => return self.denied(host, why),
-            Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_GATEWAY, why),
+            Err(HostRefusal::Denied(why)) => return self.deny(host, why),
+            Err(HostRefusal::Failed(why)) => return plain(StatusCode::BAD_GATEWAY, why),
         };
         if request.method() == Method::CONNECT {
             let upgrade = hyper::upgrade::on(&mut request);
             *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream));
             return Response::new(Either::Left(Full::default()));
         }
-        match self.forward(stream, forwarded(request, &target)).await {
+        match self.forward(stream, rewrite_for_host(request, &target)).await {
             Ok(answer) => answer.map(Either::Right),
             Err(error) => {
                 let why = format!("host {host} does not answer: {error}");
@@ -106,14 +110,14 @@ impl Connection {
         hosts.spawn(driven);
     }
 
-    fn denied(&self, host: &str, why: String) -> Answer {
-        self.notes.add(Note::Denied { host: host.to_owned(), what: why.clone() });
+    fn deny(&self, host: &str, why: String) -> ProxyResponse {
+        self.notes.add(Intervention::Denied { host: host.to_owned(), what: why.clone() });
         // A program that prints the text and ends well passes the code on, too.
         plain(StatusCode::FORBIDDEN, format!("{}: {why}", code::ENV_NETWORK_DENIED))
     }
 }
 
-fn plain(status: StatusCode, why: String) -> Answer {
+fn plain(status: StatusCode, why: String) -> ProxyResponse {
     let mut answer = Response::new(Either::Left(Full::from(why + "\n")));
     *answer.status_mut() = status;
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

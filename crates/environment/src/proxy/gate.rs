@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// The reason that a host cannot be reached.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum HostRefusal {
     /// By the rules: the text that the program, the record and the model read.
     Denied(String),
     /// By the network.
@@ -26,7 +26,7 @@ pub(super) enum Refusal {
 
 /// The access rules for hosts.
 #[derive(Debug, Clone)]
-pub(crate) struct Gate(Arc<Rule>);
+pub(crate) struct HostGate(Arc<Rule>);
 
 #[derive(Debug)]
 struct Rule {
@@ -35,24 +35,24 @@ struct Rule {
     private: bool,
 }
 
-impl Gate {
+impl HostGate {
     pub(crate) fn new(network: Network, hosts: Vec<HostRule>, private: bool) -> Self {
         Self(Arc::new(Rule { network, hosts, private }))
     }
 
     /// Connects to a host by name or address, if it is allowed.
-    pub(super) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Refusal> {
+    pub(super) async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, HostRefusal> {
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        self.check_name(&host).map_err(Refusal::Denied)?;
+        self.check_name(&host).map_err(HostRefusal::Denied)?;
         let addresses = self.resolve(&host, port).await?;
         let mut failed = format!("host {host} has no address");
-        for address in self.check_addresses(&host, addresses).map_err(Refusal::Denied)? {
-            match limited(TcpStream::connect(address)).await {
+        for address in self.check_addresses(&host, addresses).map_err(HostRefusal::Denied)? {
+            match with_timeout(TcpStream::connect(address)).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failed = format!("host {host} cannot be connected to: {error}"),
             }
         }
-        Err(Refusal::Failed(failed))
+        Err(HostRefusal::Failed(failed))
     }
 
     pub(crate) fn check_name(&self, host: &str) -> Result<(), String> {
@@ -73,13 +73,15 @@ impl Gate {
         }
     }
 
-    async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refusal> {
+    async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, HostRefusal> {
         if let Some(address) = literal(host) {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        match limited(tokio::net::lookup_host((host, port))).await {
+        match with_timeout(tokio::net::lookup_host((host, port))).await {
             Ok(found) => Ok(found.collect()),
-            Err(error) => Err(Refusal::Failed(format!("host {host} cannot be resolved: {error}"))),
+            Err(error) => {
+                Err(HostRefusal::Failed(format!("host {host} cannot be resolved: {error}")))
+            }
         }
     }
 
@@ -112,7 +114,7 @@ fn literal(host: &str) -> Option<IpAddr> {
     inner.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-async fn limited<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn with_timeout<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         done = work => done,
         () = SystemClock.sleep(LONGEST) => Err(io::ErrorKind::TimedOut.into()),
@@ -123,15 +125,15 @@ async fn limited<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> 
 mod tests {
     use super::*;
 
-    fn gate(network: Network, private: bool) -> Gate {
+    fn gate(network: Network, private: bool) -> HostGate {
         let hosts = match &network {
             Network::Hosts(hosts) => hosts.iter().map(|it| HostRule::parse(it).unwrap()).collect(),
             _ => Vec::new(),
         };
-        Gate::new(network, hosts, private)
+        HostGate::new(network, hosts, private)
     }
 
-    fn addresses(gate: &Gate, host: &str, found: &[&str]) -> Result<Vec<String>, String> {
+    fn addresses(gate: &HostGate, host: &str, found: &[&str]) -> Result<Vec<String>, String> {
         let found = found.iter().map(|it| SocketAddr::new(it.parse().unwrap(), 80)).collect();
         let fine = gate.check_addresses(host, found)?;
         Ok(fine.iter().map(|it| it.ip().to_string()).collect())
@@ -159,7 +161,7 @@ mod tests {
     #[test]
     fn denials_say_what_is_granted() {
         let hosts = gate(Network::Hosts(vec!["api.example.com".into(), "*.b.org".into()]), false);
-        let denied = |gate: &Gate, host| gate.check_name(host).unwrap_err();
+        let denied = |gate: &HostGate, host| gate.check_name(host).unwrap_err();
         assert_eq!(
             denied(&hosts, "example.org"),
             "host example.org is not among api.example.com, *.b.org"

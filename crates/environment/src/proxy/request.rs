@@ -5,21 +5,21 @@ use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, TE, UPGRADE};
 use hyper::http::uri::Authority;
 use hyper::{Method, Request, Uri};
 
-use super::gate::Refusal;
+use super::gate::HostRefusal;
 
 const HTTP: u16 = 80;
 
 /// A host and its port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct HostTarget {
     /// A name or an address; an IPv6 address is in brackets.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
 /// Returns the target of a request. A `Host` header with another name is refused, because the target would trust it.
-pub(super) fn target<B>(request: &Request<B>) -> Result<Target, Refusal> {
-    let failed = |why: &str| Refusal::Failed(why.to_owned());
+pub(super) fn target<B>(request: &Request<B>) -> Result<HostTarget, HostRefusal> {
+    let failed = |why: &str| HostRefusal::Failed(why.to_owned());
     let uri = request.uri();
     let is_tunnel = request.method() == Method::CONNECT;
     if !is_tunnel && uri.scheme_str() != Some("http") {
@@ -31,21 +31,21 @@ pub(super) fn target<B>(request: &Request<B>) -> Result<Target, Refusal> {
         (None, false) => HTTP,
         (None, true) => return Err(failed("the request names no port")),
     };
-    let target = Target { host: authority.host().to_ascii_lowercase(), port };
+    let target = HostTarget { host: authority.host().to_ascii_lowercase(), port };
     let mut named = request.headers().get_all(HOST).iter();
     if let Some(value) = named.next() {
         let is_same = names(value, &target, is_tunnel) && named.next().is_none();
         if !is_same {
             let other = String::from_utf8_lossy(value.as_bytes()).into_owned();
             let host = &target.host;
-            return Err(Refusal::Denied(format!("host {host} was asked for as host {other}")));
+            return Err(HostRefusal::Denied(format!("host {host} was asked for as host {other}")));
         }
     }
     Ok(target)
 }
 
 /// Returns whether a `Host` header names the target.
-fn names(value: &HeaderValue, target: &Target, is_tunnel: bool) -> bool {
+fn names(value: &HeaderValue, target: &HostTarget, is_tunnel: bool) -> bool {
     let Some(named) = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok()) else {
         return false;
     };
@@ -58,7 +58,10 @@ fn names(value: &HeaderValue, target: &Target, is_tunnel: bool) -> bool {
 }
 
 /// Returns a request in the form for its host.
-pub(super) fn forwarded(mut request: Request<Incoming>, target: &Target) -> Request<Incoming> {
+pub(super) fn rewrite_for_host(
+    mut request: Request<Incoming>,
+    target: &HostTarget,
+) -> Request<Incoming> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let path = path.parse::<Uri>().unwrap_or_default();
     *request.uri_mut() = path;
@@ -92,21 +95,21 @@ pub(super) fn forwarded(mut request: Request<Incoming>, target: &Target) -> Requ
 mod tests {
     use super::*;
 
-    fn asked(method: &str, uri: &str, hosts: &[&str]) -> Result<Target, String> {
+    fn asked(method: &str, uri: &str, hosts: &[&str]) -> Result<HostTarget, String> {
         let mut request = Request::builder().method(method).uri(uri);
         for host in hosts {
             request = request.header(HOST, *host);
         }
         target(&request.body(()).unwrap()).map_err(|refusal| match refusal {
-            Refusal::Denied(why) => format!("denied: {why}"),
-            Refusal::Failed(why) => why,
+            HostRefusal::Denied(why) => format!("denied: {why}"),
+            HostRefusal::Failed(why) => why,
         })
     }
 
     /// Spec: N2
     #[test]
     fn host_header_names_the_same_host() {
-        let a = |port| Ok(Target { host: "a.example".to_owned(), port });
+        let a = |port| Ok(HostTarget { host: "a.example".to_owned(), port });
         assert_eq!(asked("GET", "http://a.example/x", &[]), a(80));
         assert_eq!(asked("GET", "http://A.example/x", &["a.example"]), a(80));
         assert_eq!(asked("GET", "http://a.example:8080/x", &["a.example:8080"]), a(8080));

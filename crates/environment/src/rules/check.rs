@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use layer0::error::EnvError;
 
-use super::listed::{Listed, listed};
+use super::listed::{ListedPaths, resolve_listed_paths};
 use super::{HostRule, Network, Rules};
 
 /// Minimum memory, in MiB: the helper needs some memory too.
 const LEAST_MEMORY_MIB: u64 = 16;
 
 /// Checks rules, and returns their host entries and listed paths.
-pub(crate) fn check(rules: &Rules) -> Result<(Vec<HostRule>, Listed), EnvError> {
+pub(crate) fn check(rules: &Rules) -> Result<(Vec<HostRule>, ListedPaths), EnvError> {
     let hosts = check_network(rules).map_err(EnvError::ProvisionFailed)?;
     check_limits(rules).map_err(EnvError::ProvisionFailed)?;
-    Ok((hosts, listed(rules)?))
+    Ok((hosts, resolve_listed_paths(rules)?))
 }
 
 fn check_network(rules: &Rules) -> Result<Vec<HostRule>, String> {

@@ -13,13 +13,13 @@ const MOST_LINKS: usize = 40;
 
 /// The targets of the listed paths, without links, and without targets that another one grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Listed {
+pub(crate) struct ListedPaths {
     pub(crate) read: Vec<PathBuf>,
     pub(crate) write: Vec<PathBuf>,
 }
 
 /// A listed path after resolution.
-struct Followed<'a> {
+struct ResolvedPath<'a> {
     stated: &'a Path,
     /// The target of the path.
     to: PathBuf,
@@ -32,17 +32,17 @@ struct Followed<'a> {
 /// A program can replace anything in a folder that it writes by a link. So a path that leads through such a folder is
 /// granted by the folder alone, and refused if its target is elsewhere. The same holds for folders that other programs
 /// write, except that these folders grant nothing themselves.
-pub(super) fn listed(rules: &Rules) -> Result<Listed, EnvError> {
+pub(super) fn resolve_listed_paths(rules: &Rules) -> Result<ListedPaths, EnvError> {
     let read = follow_all(rules, &rules.read)?;
     let write = follow_all(rules, &rules.write)?;
     let there = |path: &&PathBuf| rules.absolute(path).exists();
     let others: Vec<_> = rules.written_by_others.iter().filter(there).cloned().collect();
     let others = follow_all(rules, &others)?;
-    let kept = |paths: &[Followed<'_>]| kept(paths, &write, &others);
-    Ok(Listed { read: kept(&read)?, write: kept(&write)? })
+    let kept = |paths: &[ResolvedPath<'_>]| select_targets(paths, &write, &others);
+    Ok(ListedPaths { read: kept(&read)?, write: kept(&write)? })
 }
 
-fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a>>, EnvError> {
+fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<ResolvedPath<'a>>, EnvError> {
     let followed = |stated: &'a PathBuf| {
         let (to, folders) = follow(&rules.absolute(stated)).map_err(|error| {
             let stated = stated.display();
@@ -50,16 +50,16 @@ fn follow_all<'a>(rules: &Rules, paths: &'a [PathBuf]) -> Result<Vec<Followed<'a
                 "`{stated}` is listed, but cannot be reached: {error}"
             ))
         })?;
-        Ok(Followed { stated, to, folders })
+        Ok(ResolvedPath { stated, to, folders })
     };
     paths.iter().map(followed).collect()
 }
 
 /// Returns the targets that need a grant of their own.
-fn kept(
-    paths: &[Followed<'_>],
-    written: &[Followed<'_>],
-    by_others: &[Followed<'_>],
+fn select_targets(
+    paths: &[ResolvedPath<'_>],
+    written: &[ResolvedPath<'_>],
+    by_others: &[ResolvedPath<'_>],
 ) -> Result<Vec<PathBuf>, EnvError> {
     let mut kept = Vec::new();
     for path in paths {
@@ -80,7 +80,7 @@ fn kept(
     Ok(kept)
 }
 
-impl Followed<'_> {
+impl ResolvedPath<'_> {
     fn leads_through(&self, written: &Path) -> bool {
         self.folders.iter().any(|folder| folder.starts_with(written))
     }
@@ -158,10 +158,13 @@ mod tests {
         symlink("data", path.join("link")).unwrap();
         symlink(path.join("link"), path.join("second")).unwrap();
         let rules = Rules::new().folder(&path).read(["./second/../link/."]).write(["./out"]);
-        let found = listed(&rules).unwrap();
-        assert_eq!(found, Listed { read: vec![path.join("data")], write: vec![path.join("out")] });
+        let found = resolve_listed_paths(&rules).unwrap();
+        assert_eq!(
+            found,
+            ListedPaths { read: vec![path.join("data")], write: vec![path.join("out")] }
+        );
         symlink("loop", path.join("loop")).unwrap();
-        let error = listed(&Rules::new().folder(&path).read(["loop"])).unwrap_err();
+        let error = resolve_listed_paths(&Rules::new().folder(&path).read(["loop"])).unwrap_err();
         assert!(error.to_string().contains("too many links"), "{error}");
     }
 
@@ -170,8 +173,8 @@ mod tests {
     fn what_a_program_can_replace_grants_nothing() {
         let (_folder, path) = folder();
         let rules = Rules::new().folder(&path).write(["./out", "./out/kept"]).read(["./out/kept"]);
-        let whole = Listed { read: vec![], write: vec![path.join("out")] };
-        assert_eq!(listed(&rules).unwrap(), whole);
+        let whole = ListedPaths { read: vec![], write: vec![path.join("out")] };
+        assert_eq!(resolve_listed_paths(&rules).unwrap(), whole);
         // As a program may have left it.
         fs::remove_dir(path.join("out/kept")).unwrap();
         symlink("/etc", path.join("out/kept")).unwrap();
@@ -180,11 +183,11 @@ mod tests {
             Rules::new().write(["./out/kept", "./out"]),
             Rules::new().read(["./data/../out/kept/ssl"]).write(["./out"]),
         ] {
-            let error = listed(&listing.folder(&path)).unwrap_err().to_string();
+            let error = resolve_listed_paths(&listing.folder(&path)).unwrap_err().to_string();
             assert!(error.contains("leads out of `./out`, which is written"), "{error}");
         }
         // If the folder is not written, the link is the user's own.
-        let found = listed(&Rules::new().folder(&path).read(["./out/kept"])).unwrap();
+        let found = resolve_listed_paths(&Rules::new().folder(&path).read(["./out/kept"])).unwrap();
         assert_eq!(found.read, [Path::new("/etc")]);
     }
 
@@ -196,12 +199,12 @@ mod tests {
             let rules = Rules::new().folder(&path).written_by_others(["./out", "./not-there"]);
             rules.read(["./out/kept"])
         };
-        assert_eq!(listed(&rules()).unwrap().read, [path.join("out/kept")]);
-        assert!(listed(&rules().write(["./out"])).unwrap().read.is_empty());
+        assert_eq!(resolve_listed_paths(&rules()).unwrap().read, [path.join("out/kept")]);
+        assert!(resolve_listed_paths(&rules().write(["./out"])).unwrap().read.is_empty());
         fs::remove_dir(path.join("out/kept")).unwrap();
         symlink("/etc", path.join("out/kept")).unwrap();
         for listing in [rules(), rules().write(["./data"]), rules().write(["./out/kept"])] {
-            let error = listed(&listing).unwrap_err().to_string();
+            let error = resolve_listed_paths(&listing).unwrap_err().to_string();
             assert!(error.contains("leads out of `./out`, which is written"), "{error}");
         }
     }
@@ -210,8 +213,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn links_of_processes_are_refused() {
-        let error = listed(&Rules::new().read(["/proc/self"])).unwrap_err().to_string();
+        let error =
+            resolve_listed_paths(&Rules::new().read(["/proc/self"])).unwrap_err().to_string();
         assert!(error.contains("the link `/proc/self` leads elsewhere in each process"), "{error}");
-        assert!(listed(&Rules::new().read(["/proc"])).is_ok());
+        assert!(resolve_listed_paths(&Rules::new().read(["/proc"])).is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use super::mechanism::Mechanism;
 
 /// Returns a hint for a missing mechanism.
-pub(super) fn of(mechanism: Mechanism, why: &str) -> Option<String> {
+pub(super) fn find_hint(mechanism: Mechanism, why: &str) -> Option<String> {
     let text = match mechanism {
         Mechanism::Landlock => {
             "Linux 6.2 or later, with `landlock` among `lsm=` of the kernel's command line"

@@ -21,13 +21,13 @@ use crate::plan::{Outer, Probed, Report};
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The findings of a probe.
-pub(super) struct Found {
+pub(super) struct ProbeFindings {
     pub(super) rows: Vec<SupportRow>,
     pub(super) landlock_abi: u32,
     pub(super) homes: Homes,
 }
 
-pub(super) fn run(helper: &Helper) -> Result<Found, EnvError> {
+pub(super) fn run(helper: &Helper) -> Result<ProbeFindings, EnvError> {
     let probed = ask(helper).map_err(|error| {
         let helper = helper.path().display();
         EnvError::ProvisionFailed(format!("helper `{helper}` does not answer: {error}"))
@@ -61,10 +61,10 @@ fn ask(helper: &Helper) -> io::Result<Probed> {
     }
 }
 
-fn table(probed: &Probed, homes: Homes) -> Found {
+fn table(probed: &Probed, homes: Homes) -> ProbeFindings {
     let mut rows = Vec::new();
     let mut add = |mechanism, found: &Option<String>, there: String| {
-        let mend = found.as_ref().and_then(|why| mend::of(mechanism, why));
+        let mend = found.as_ref().and_then(|why| mend::find_hint(mechanism, why));
         let detail = found.clone().unwrap_or(there);
         rows.push(SupportRow { mechanism, is_there: found.is_none(), detail, mend });
     };
@@ -84,5 +84,5 @@ fn table(probed: &Probed, homes: Homes) -> Found {
     add(Mechanism::MemoryGroup, &missing, there);
     add(Mechanism::Rlimits, &probed.limits, works());
     let landlock_abi = if probed.landlock.is_none() { probed.landlock_abi } else { 0 };
-    Found { rows, landlock_abi, homes }
+    ProbeFindings { rows, landlock_abi, homes }
 }

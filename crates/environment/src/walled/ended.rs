@@ -4,7 +4,7 @@ use std::time::Duration;
 /// The end of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Ended {
+pub struct ProgramExit {
     /// The exit code, if no signal ended the program.
     pub code: Option<i32>,
     /// The signal that ended the program, if any; 9 also if it was killed together with its processes.
@@ -13,7 +13,7 @@ pub struct Ended {
     pub cpu: Duration,
 }
 
-impl Ended {
+impl ProgramExit {
     pub(super) const fn new(code: Option<i32>, signal: Option<i32>, cpu: Duration) -> Self {
         Self { code, signal, cpu }
     }
@@ -31,7 +31,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ProgramExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exit status {code}"),

@@ -7,10 +7,10 @@ use backstop_clock::{Clock, SystemClock};
 use tokio::process::Child;
 use tokio::sync::watch;
 
-use super::Ended;
-use super::parent::Channel;
+use super::ProgramExit;
+use super::parent::ParentChannel;
 use crate::plan::{KernelCounts, Report};
-use crate::proxy::{Note, Notes};
+use crate::proxy::{Intervention, Interventions};
 use crate::support::Groups;
 use crate::{Network, Rules};
 
@@ -26,17 +26,17 @@ const MIN_CPU_PART: u32 = 2;
 
 /// The parts that are needed to follow a program.
 pub(super) struct Following {
-    pub(super) channel: Channel,
+    pub(super) channel: ParentChannel,
     pub(super) helper: Child,
     pub(super) groups: Groups,
     pub(super) rules: Rules,
-    pub(super) notes: Arc<Notes>,
+    pub(super) notes: Arc<Interventions>,
 }
 
 /// The reports of the helper.
 #[derive(Default)]
 struct Reported {
-    ended: Option<Ended>,
+    ended: Option<ProgramExit>,
     counted: KernelCounts,
 }
 
@@ -45,7 +45,7 @@ impl Following {
     pub(super) async fn run(
         mut self,
         proxy: Option<impl Future<Output = ()>>,
-        end: watch::Sender<Option<Result<Ended, String>>>,
+        end: watch::Sender<Option<Result<ProgramExit, String>>>,
     ) {
         let mut reported = Reported::default();
         let wall = self.rules.wall;
@@ -73,7 +73,7 @@ impl Following {
         drop(self.channel);
         let waited = self.helper.wait().await;
         drop(self.groups);
-        let killed = || Ended::new(None, Some(KILL), Duration::ZERO);
+        let killed = || ProgramExit::new(None, Some(KILL), Duration::ZERO);
         let ended = reported.ended.clone().unwrap_or_else(killed);
         for note in collect_notes(&self.rules, &ended, &reported.counted) {
             self.notes.add(note);
@@ -83,16 +83,17 @@ impl Following {
     }
 
     fn limit(&self, what: String) {
-        self.notes.add(Note::Limit(what + " reached"));
+        self.notes.add(Intervention::Limit(what + " reached"));
     }
 }
 
 /// Reads reports until the whole helper has ended.
-async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), String> {
+async fn read(channel: &mut ParentChannel, reported: &mut Reported) -> Result<(), String> {
     loop {
         match channel.receive().await {
             Ok(Some((Report::Ended { code, signal, cpu_ms }, _))) => {
-                reported.ended = Some(Ended::new(code, signal, Duration::from_millis(cpu_ms)));
+                reported.ended =
+                    Some(ProgramExit::new(code, signal, Duration::from_millis(cpu_ms)));
             }
             Ok(Some((Report::Closed(counted), _))) => reported.counted = counted,
             Ok(Some((Report::Failed { mechanism, detail }, _))) => {
@@ -106,14 +107,15 @@ async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), Stri
 }
 
 /// Returns what the kernel reported by signals and counters. What a program says of itself is no part of it.
-fn collect_notes(rules: &Rules, ended: &Ended, counted: &KernelCounts) -> Vec<Note> {
-    let mut notes: Vec<Note> = limits(rules, ended, counted).into_iter().map(Note::Limit).collect();
+fn collect_notes(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<Intervention> {
+    let mut notes: Vec<Intervention> =
+        limits(rules, ended, counted).into_iter().map(Intervention::Limit).collect();
     if ended.signal == Some(SYS) {
         let why = "a call of another architecture than this machine's 64-bit one ended the program";
-        notes.push(Note::Call(why.to_owned()));
+        notes.push(Intervention::Call(why.to_owned()));
     }
     if counted.unrouted > 0 {
-        notes.push(Note::Unrouted(describe_unrouted(&rules.network, counted.unrouted)));
+        notes.push(Intervention::Unrouted(describe_unrouted(&rules.network, counted.unrouted)));
     }
     notes
 }
@@ -131,7 +133,7 @@ fn describe_unrouted(network: &Network, attempts: u64) -> String {
 }
 
 /// Returns the reached limits, with the usage if it is known.
-fn limits(rules: &Rules, ended: &Ended, counted: &KernelCounts) -> Vec<String> {
+fn limits(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<String> {
     let mut limits = Vec::new();
     if let Some(most) = rules.cpu {
         let is_killed = ended.signal == Some(KILL) && ended.cpu >= most;
@@ -173,9 +175,10 @@ mod tests {
             .processes(4)
             .network(Network::None);
         let none = KernelCounts::default();
-        let ended = |code, signal, cpu_ms| Ended::new(code, signal, Duration::from_millis(cpu_ms));
-        let cpu = Note::Limit("cpu 1000 ms reached: 1000 ms used".to_owned());
-        let limit = |what: &str| vec![Note::Limit(what.to_owned())];
+        let ended =
+            |code, signal, cpu_ms| ProgramExit::new(code, signal, Duration::from_millis(cpu_ms));
+        let cpu = Intervention::Limit("cpu 1000 ms reached: 1000 ms used".to_owned());
+        let limit = |what: &str| vec![Intervention::Limit(what.to_owned())];
         for (ended, counted, expected) in [
             (ended(Some(1), None, 5_000), none, vec![]),
             (ended(None, Some(XCPU), 990), none, vec![cpu.clone()]),
@@ -201,7 +204,7 @@ mod tests {
             assert_eq!(collect_notes(&rules, &ended, &counted), expected, "{ended:?}, {counted:?}");
         }
         let killed = collect_notes(&rules, &ended(None, Some(SYS), 5), &none);
-        assert!(matches!(&killed[..], [Note::Call(_)]), "{killed:?}");
+        assert!(matches!(&killed[..], [Intervention::Call(_)]), "{killed:?}");
     }
 
     /// Spec: N3

@@ -17,9 +17,9 @@ use crate::plan::Report;
 
 /// The control channel. When it is dropped, the helper ends all processes.
 #[derive(Debug)]
-pub(super) struct Channel(UnixStream);
+pub(super) struct ParentChannel(UnixStream);
 
-impl Channel {
+impl ParentChannel {
     /// Creates a channel, and returns it with the helper's end.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;

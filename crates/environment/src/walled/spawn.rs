@@ -17,11 +17,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::follow::Following;
-use super::parent::Channel;
+use super::parent::ParentChannel;
 use super::{ProgramInput, Walled, WalledProgram};
 use crate::helper::names::OUTER;
-use crate::plan::{Inner, KernelCounts, Outer, ProgramPlan, Report, Surroundings};
-use crate::proxy::{Notes, serve};
+use crate::plan::{InnerPlan, IsolationPlan, KernelCounts, Outer, ProgramPlan, Report};
+use crate::proxy::{Interventions, serve};
 use crate::support::Groups;
 use crate::{Network, Walls};
 
@@ -39,7 +39,7 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
         provided = provide(&walls, &program, &mut begun) => provided,
         () = SystemClock.sleep(LONGEST) => {
             let _ = begun.helper.start_kill();
-            Err(failed("helper", "it does not answer"))
+            Err(provision_error("helper", "it does not answer"))
         }
     };
     let provided = match provided {
@@ -51,10 +51,10 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
             return Err(error);
         }
     };
-    let Begun { channel, mut helper, groups, id } = begun;
+    let StartedHelper { channel, mut helper, groups, id } = begun;
     let Provided { listener, stdin } = provided;
     let (stdout, stderr) = (helper.stdout.take(), helper.stderr.take());
-    let notes = Arc::new(Notes::default());
+    let notes = Arc::new(Interventions::default());
     let (sender, end) = watch::channel(None);
     let proxy = listener.map(|listener| serve(listener, walls.gate().clone(), Arc::clone(&notes)));
     let following = Following {
@@ -70,8 +70,8 @@ pub(crate) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled
 }
 
 /// A started helper.
-struct Begun {
-    channel: Channel,
+struct StartedHelper {
+    channel: ParentChannel,
     helper: Child,
     groups: Groups,
     id: u32,
@@ -83,12 +83,13 @@ struct Provided {
     stdin: Option<ChildStdin>,
 }
 
-fn begin(walls: &Walls) -> Result<Begun, EnvError> {
+fn begin(walls: &Walls) -> Result<StartedHelper, EnvError> {
     let decision = walls.decision();
-    let (channel, theirs) = Channel::pair().map_err(|error| failed("channel", error))?;
+    let (channel, theirs) =
+        ParentChannel::pair().map_err(|error| provision_error("channel", error))?;
     let homes = walls.support().homes();
     let groups = Groups::create(homes, decision.group_processes, decision.group_memory);
-    let groups = groups.map_err(|error| failed("cgroup", error))?;
+    let groups = groups.map_err(|error| provision_error("cgroup", error))?;
     let helper = Command::new(walls.helper().path())
         .arg0(OUTER)
         .env_clear()
@@ -100,26 +101,27 @@ fn begin(walls: &Walls) -> Result<Begun, EnvError> {
         .stderr(Stdio::piped())
         .spawn();
     let helper = helper.map_err(|error| {
-        failed("helper", format!("`{}`: {error}", walls.helper().path().display()))
+        provision_error("helper", format!("`{}`: {error}", walls.helper().path().display()))
     })?;
     let id = helper.id().unwrap_or_default();
-    Ok(Begun { channel, helper, groups, id })
+    Ok(StartedHelper { channel, helper, groups, id })
 }
 
 async fn provide(
     walls: &Walls,
     program: &WalledProgram,
-    begun: &mut Begun,
+    begun: &mut StartedHelper,
 ) -> Result<Provided, EnvError> {
-    let broken = |error: io::Error| failed("helper", error);
-    let (theirs, ours) = input(&program.input).map_err(|error| failed("standard input", error))?;
+    let broken = |error: io::Error| provision_error("helper", error);
+    let (theirs, ours) =
+        input(&program.input).map_err(|error| provision_error("standard input", error))?;
     let decision = walls.decision();
     let channel = &mut begun.channel;
-    let surroundings = Surroundings {
+    let surroundings = IsolationPlan {
         namespaces: decision.namespaces,
         network: decision.network,
         listens: decision.listens,
-        written: decision.written().map(<[_]>::to_vec),
+        written: decision.written_paths().map(<[_]>::to_vec),
         groups: begun.groups.plan(),
     };
     channel.send(&Outer::Run(surroundings), None).await.map_err(broken)?;
@@ -141,7 +143,7 @@ async fn provide(
                 EnvError::ProvisionFailed(format!("program `{name}` cannot be started: {detail}"))
             });
         }
-        (other, _) => return Err(unexpected(&other)),
+        (other, _) => return Err(error_from_report(&other)),
     }
     let stdin = ours.map(|ours| ChildStdin::from_std(std::process::ChildStdin::from(ours)));
     let stdin = stdin.transpose().map_err(broken)?;
@@ -164,38 +166,38 @@ fn input(input: &ProgramInput) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
 }
 
 /// Waits for the inner helper; returns the listener from the program's network, if there is one.
-async fn ready(channel: &mut Channel) -> Result<Option<TcpListener>, EnvError> {
+async fn ready(channel: &mut ParentChannel) -> Result<Option<TcpListener>, EnvError> {
     match next(channel).await? {
         (Report::Ready, file) => {
             let listener = file.map(|file| TcpListener::from_std(StdListener::from(file)));
-            listener.transpose().map_err(|error| failed("proxy", error))
+            listener.transpose().map_err(|error| provision_error("proxy", error))
         }
-        (other, _) => Err(unexpected(&other)),
+        (other, _) => Err(error_from_report(&other)),
     }
 }
 
-async fn next(channel: &mut Channel) -> Result<(Report, Option<OwnedFd>), EnvError> {
+async fn next(channel: &mut ParentChannel) -> Result<(Report, Option<OwnedFd>), EnvError> {
     match channel.receive().await {
         Ok(Some(received)) => Ok(received),
-        Ok(None) => Err(failed("helper", "it has ended")),
-        Err(error) => Err(failed("helper", error)),
+        Ok(None) => Err(provision_error("helper", "it has ended")),
+        Err(error) => Err(provision_error("helper", error)),
     }
 }
 
-fn unexpected(report: &Report) -> EnvError {
+fn error_from_report(report: &Report) -> EnvError {
     match report {
-        Report::Failed { mechanism, detail } => failed(mechanism, detail),
+        Report::Failed { mechanism, detail } => provision_error(mechanism, detail),
         Report::Closed(KernelCounts { killed_for_memory: 1.., .. }) => {
             EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
         }
         // Without namespaces, a program can do that before its start is reported.
         Report::Closed(_) => EnvError::IsolationViolation("the inner helper was killed".to_owned()),
-        other => failed("helper", format!("it reported {other:?}")),
+        other => provision_error("helper", format!("it reported {other:?}")),
     }
 }
 
 /// Builds the message to the inner helper.
-fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> Inner {
+fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> InnerPlan {
     let decision = walls.decision();
     let mut landlock = decision.landlock.clone();
     if let Some(landlock) = &mut landlock
@@ -215,7 +217,7 @@ fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> Inner {
     };
     let limits = decision.limits.clone();
     let seccomp = decision.seccomp.clone();
-    Inner { program, is_init: decision.namespaces, limits, landlock, seccomp }
+    InnerPlan { program, is_init: decision.namespaces, limits, landlock, seccomp }
 }
 
 /// Sets the variables of the proxy, or removes them if there is none.
@@ -233,6 +235,6 @@ fn name_proxy(variables: &mut BTreeMap<String, String>, port: Option<u16>) {
     }
 }
 
-fn failed(mechanism: &str, detail: impl std::fmt::Display) -> EnvError {
+fn provision_error(mechanism: &str, detail: impl std::fmt::Display) -> EnvError {
     EnvError::ProvisionFailed(format!("{mechanism}: {detail}"))
 }

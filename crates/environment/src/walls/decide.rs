@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
-use crate::rules::Listed;
+use crate::rules::ListedPaths;
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
 /// Number of helper processes that count as the program's: in a control group the inner one, for a user also the outer
@@ -24,7 +24,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// The mechanisms that enforce the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Decision {
+pub(crate) struct EnforcementPlan {
     pub(crate) not_enforced: Vec<NotEnforced>,
     /// User and process namespaces.
     pub(crate) namespaces: bool,
@@ -42,8 +42,8 @@ pub(crate) struct Decision {
     pub(crate) group_memory: Option<u64>,
 }
 
-impl Decision {
-    pub(crate) fn new(rules: &Rules, listed: Listed, support: &Support) -> Self {
+impl EnforcementPlan {
+    pub(crate) fn new(rules: &Rules, listed: ListedPaths, support: &Support) -> Self {
         let is_root = is_root();
         let mut this = Self {
             namespaces: support.has(Mechanism::UserNamespace)
@@ -92,7 +92,7 @@ impl Decision {
         }
     }
 
-    fn decide_files(&mut self, rules: &Rules, listed: Listed, support: &Support) {
+    fn decide_files(&mut self, rules: &Rules, listed: ListedPaths, support: &Support) {
         let abi = support.landlock_abi();
         let scopes = abi >= SCOPES_ABI;
         if !scopes && !self.namespaces {
@@ -174,7 +174,7 @@ impl Decision {
     }
 
     /// Returns the written paths if everything else is mounted read-only: in namespaces with walls around files.
-    pub(crate) fn written(&self) -> Option<&[PathBuf]> {
+    pub(crate) fn written_paths(&self) -> Option<&[PathBuf]> {
         let files = self.landlock.as_ref()?.files.as_ref()?;
         self.namespaces.then_some(files.write.as_slice())
     }
@@ -255,8 +255,8 @@ mod tests {
             (Rules::new().memory_mib(64).files(), &[MemoryGroup], 7, &[]),
             (Rules::new().memory_mib(64).write(["/dev/shm"]), &[MemoryGroup], 7, &["memory"]),
         ] {
-            let listed = Listed { read: rules.read.clone(), write: rules.write.clone() };
-            let decision = Decision::new(&rules, listed, &Support::without(missing, abi));
+            let listed = ListedPaths { read: rules.read.clone(), write: rules.write.clone() };
+            let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
             let named: Vec<_> = decision.not_enforced.iter().map(|it| it.rule).collect();
             assert_eq!(named, lacks, "{rules:?} without {missing:?}, ABI {abi}");
         }

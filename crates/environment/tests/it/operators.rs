@@ -129,7 +129,7 @@ pub(crate) fn context_is_told() {
     context.root = Some("run_0".into());
     (context.attempt, context.depth) = (2, 3);
     context.deadline = Some(deadline);
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.model_calls = Some(5);
     context.allowance = Some(allowance);
     context.labels = Arc::new([("team".to_owned(), "ops".to_owned())].into());

@@ -6,14 +6,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_environment::{Ended, Helper, Rules, Walled, WalledProgram, Walls};
+use backstop_environment::{Helper, ProgramExit, Rules, Walled, WalledProgram, Walls};
 use layer0::error::EnvError;
 use tokio::io::AsyncReadExt;
 
 /// The outcome of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) ended: Ended,
+    pub(crate) ended: ProgramExit,
     pub(crate) out: String,
     pub(crate) err: String,
     pub(crate) broken: Vec<EnvError>,

@@ -3,14 +3,14 @@ use std::collections::{HashMap, VecDeque};
 use layer0::Timestamp;
 use layer0::id::RunId;
 
-use crate::{Bound, LogError, StartKey};
+use crate::{KeyBinding, LogError, StartKey};
 
 /// Maximum number of keys; further keys are refused until some have expired.
 const MAX_KEYS: usize = 100_000;
 
 /// The keys of starts.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeyTable {
     by_name: HashMap<(String, String), Binding>,
     /// Time at which each key was bound or found to be needed, the latest last.
     by_age: VecDeque<(Timestamp, (String, String))>,
@@ -22,7 +22,7 @@ struct Binding {
     run: RunId,
 }
 
-impl Keys {
+impl KeyTable {
     /// Binds a key, or returns its earlier binding. `has_record` returns whether a run is in this log.
     pub(super) fn bind(
         &mut self,
@@ -30,13 +30,13 @@ impl Keys {
         run: &RunId,
         now: Timestamp,
         has_record: impl Fn(&RunId) -> bool,
-    ) -> Result<Bound, LogError> {
+    ) -> Result<KeyBinding, LogError> {
         self.expire(now, has_record);
         let name = (key.operator.clone(), key.key.clone());
         if let Some(kept) = self.by_name.get(&name) {
             return Ok(match kept.input == key.input {
-                true => Bound::Earlier(kept.run.clone()),
-                false => Bound::Reused,
+                true => KeyBinding::Earlier(kept.run.clone()),
+                false => KeyBinding::Reused,
             });
         }
         if self.by_name.len() >= MAX_KEYS {
@@ -46,7 +46,7 @@ impl Keys {
         let kept = Binding { input: key.input.clone(), run: run.clone() };
         self.by_age.push_back((now, name.clone()));
         self.by_name.insert(name, kept);
-        Ok(Bound::New)
+        Ok(KeyBinding::New)
     }
 
     /// Removes expired keys whose run is not in this log. A key whose run is here is checked again a day later, so that
@@ -73,7 +73,7 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-    fn bind(keys: &mut Keys, name: &str, run: &str, at: Timestamp) -> Bound {
+    fn bind(keys: &mut KeyTable, name: &str, run: &str, at: Timestamp) -> KeyBinding {
         let key = StartKey::new("a", name, &Task::text("x"), None, &BTreeMap::new());
         let key = key.expect("a key that is good");
         let has_record = |run: &RunId| run.as_str() == "run_here";
@@ -83,15 +83,15 @@ mod tests {
     /// Spec: J2w
     #[test]
     fn kept_key_holds_up_no_other() {
-        let (mut keys, start) = (Keys::default(), Timestamp::from_millis(0));
+        let (mut keys, start) = (KeyTable::default(), Timestamp::from_millis(0));
         bind(&mut keys, "old", "run_here", start);
         bind(&mut keys, "young", "run_gone", start.after(Duration::from_secs(1)));
         for days in 2..5 {
             let later = start.after(days * DAY);
             let old = bind(&mut keys, "old", "run_2", later);
-            assert_eq!(old, Bound::Earlier("run_here".into()));
+            assert_eq!(old, KeyBinding::Earlier("run_here".into()));
             assert_eq!((keys.by_name.len(), keys.by_age.len()), (1, 1), "it is there once");
         }
-        assert_eq!(bind(&mut keys, "young", "run_2", start.after(5 * DAY)), Bound::New);
+        assert_eq!(bind(&mut keys, "young", "run_2", start.after(5 * DAY)), KeyBinding::New);
     }
 }

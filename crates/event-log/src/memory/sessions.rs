@@ -8,10 +8,10 @@ use crate::{LogError, RunSummary};
 
 /// The sessions of a log.
 #[derive(Debug, Default)]
-pub(super) struct Sessions(HashMap<SessionId, Session>);
+pub(super) struct Sessions(HashMap<SessionId, SessionRuns>);
 
 #[derive(Debug, Default)]
-struct Session {
+struct SessionRuns {
     /// The runs of the transcript, each with the run that it follows, in the order of their starts.
     line: Vec<(RunId, Option<RunId>)>,
     /// The open runs, each with the first run of those dispatched together with it.
@@ -31,7 +31,7 @@ impl Sessions {
     /// [`LogError::SessionBusy`] with the run that the new run must wait for, or must follow but does not.
     pub(super) fn begin(&mut self, new: &RunSummary) -> Result<(), LogError> {
         let session = self.0.entry(new.session.clone()).or_default();
-        if let Some(other) = session.in_the_way_of(new) {
+        if let Some(other) = session.find_conflicting_run(new) {
             return Err(LogError::session_busy(new.session.clone(), other.clone()));
         }
         if new.branch_of.is_none() {
@@ -44,7 +44,7 @@ impl Sessions {
     pub(super) fn update(&mut self, run: &RunSummary) {
         let Some(session) = self.0.get_mut(&run.session) else { return };
         match run.is_open() {
-            true => session.open.insert(run.run.clone(), first_of(run).clone()),
+            true => session.open.insert(run.run.clone(), first_branch(run).clone()),
             false => session.open.remove(&run.run),
         };
     }
@@ -58,7 +58,7 @@ impl Sessions {
         let Some(session) = self.0.get(&run.session) else { return Ok(()) };
         let follows = |(_, earlier): &&(RunId, Option<RunId>)| earlier.as_ref() == Some(&run.run);
         if let Some((next, _)) = session.line.iter().find(follows) {
-            return Err(LogError::followed(run.run.clone(), next.clone()));
+            return Err(LogError::followed_run(run.run.clone(), next.clone()));
         }
         match session.open_beside(run) {
             Some(open) => Err(LogError::session_busy(run.session.clone(), open.clone())),
@@ -67,8 +67,8 @@ impl Sessions {
     }
 }
 
-impl Session {
-    fn in_the_way_of<'a>(&'a self, new: &'a RunSummary) -> Option<&'a RunId> {
+impl SessionRuns {
+    fn find_conflicting_run<'a>(&'a self, new: &'a RunSummary) -> Option<&'a RunId> {
         if let Some(open) = self.open_beside(new) {
             return Some(open);
         }
@@ -83,12 +83,12 @@ impl Session {
     /// Returns an open run that was not dispatched together with this one.
     fn open_beside(&self, run: &RunSummary) -> Option<&RunId> {
         let is_other =
-            |(open, first): &(&RunId, &RunId)| **open != run.run && *first != first_of(run);
+            |(open, first): &(&RunId, &RunId)| **open != run.run && *first != first_branch(run);
         self.open.iter().find(is_other).map(|(open, _)| open)
     }
 }
 
 /// Returns the first run of those dispatched together with this one.
-fn first_of(run: &RunSummary) -> &RunId {
+fn first_branch(run: &RunSummary) -> &RunId {
     run.branch_of.as_ref().unwrap_or(&run.run)
 }

@@ -2,15 +2,17 @@
 
 use layer0::event::Shape;
 
-use crate::pattern::condition::Operator;
+use crate::pattern::condition::Comparison;
 use crate::pattern::contradiction;
-use crate::pattern::error::{PatternError, shown};
-use crate::pattern::path::{DATA, Field, Missing, Path};
-use crate::pattern::reader::{Placed, Written};
+use crate::pattern::error::{PatternError, shorten};
+use crate::pattern::path::{DATA, EnvelopeField, Missing, Path};
+use crate::pattern::reader::{ParsedCondition, ParsedPattern};
 use crate::pattern::wanted::nearest;
 
 /// Returns the types of the events that can match.
-pub(crate) fn checked(written: &mut Written) -> Result<Vec<&'static str>, PatternError> {
+pub(crate) fn check_pattern(
+    written: &mut ParsedPattern,
+) -> Result<Vec<&'static str>, PatternError> {
     let named = written.wanted.types(written.column)?;
     for placed in &mut written.conditions {
         let shapes = shapes(placed, &named);
@@ -40,25 +42,25 @@ pub(crate) fn checked(written: &mut Written) -> Result<Vec<&'static str>, Patter
 }
 
 /// Returns the shapes of the field in those types that have it.
-fn shapes(placed: &Placed, types: &[&str]) -> Vec<Shape> {
+fn shapes(placed: &ParsedCondition, types: &[&str]) -> Vec<Shape> {
     let found = types.iter().filter_map(|one| placed.condition.path.found_in(one).ok());
     found.map(|found| found.shape).collect()
 }
 
 /// Returns whether a condition can hold for an event of a type.
-fn can_hold(placed: &Placed, event_type: &str) -> bool {
+fn can_hold(placed: &ParsedCondition, event_type: &str) -> bool {
     match (&placed.condition.path, placed.condition.path.found_in(event_type)) {
-        (Path::Envelope(Field::Type), _) => placed.condition.holds_of(&event_type.into()),
+        (Path::Envelope(EnvelopeField::Type), _) => placed.condition.holds_for(&event_type.into()),
         (_, Ok(found)) => misfit(placed, found.shape).is_none(),
         // A missing field is not equal to any value.
-        (_, Err(_)) => placed.condition.operator == Operator::NotEqual,
+        (_, Err(_)) => placed.condition.operator == Comparison::NotEqual,
     }
 }
 
 /// Returns the error of a comparison that a value of this shape does not support, if any.
-fn misfit(placed: &Placed, shape: Shape) -> Option<PatternError> {
+fn misfit(placed: &ParsedCondition, shape: Shape) -> Option<PatternError> {
     let condition = &placed.condition;
-    let (path, operand) = (shown(&condition.path.to_string()), &condition.operand);
+    let (path, operand) = (shorten(&condition.path.to_string()), &condition.operand);
     let is_wild = operand.glob.exact().is_none();
     let expected = match (shape, condition.operator.is_order()) {
         (Shape::Object(fields), _) => {
@@ -91,20 +93,20 @@ fn misfit(placed: &Placed, shape: Shape) -> Option<PatternError> {
         }
         _ => return None,
     };
-    let found = format!("`{}`", shown(&operand.glob.to_string()));
+    let found = format!("`{}`", shorten(&operand.glob.to_string()));
     let (column, expected) = (placed.value_column, expected.to_owned());
     Some(PatternError::Syntax { column, expected, found, hint: None })
 }
 
-fn is_count(placed: &Placed) -> bool {
+fn is_count(placed: &ParsedCondition) -> bool {
     placed.condition.operand.number.is_some_and(|number| number.floor() == number.ceil())
 }
 
-fn impossible(placed: &Placed, why: String, hint: Option<String>) -> PatternError {
+fn impossible(placed: &ParsedCondition, why: String, hint: Option<String>) -> PatternError {
     PatternError::Impossible { column: placed.column, why, hint }
 }
 
-fn no_type(written: &Written, named: &[&str]) -> PatternError {
+fn no_type(written: &ParsedPattern, named: &[&str]) -> PatternError {
     let mut left = named.to_vec();
     let last = written.conditions.iter().find(|placed| {
         left.retain(|event_type| can_hold(placed, event_type));
@@ -113,12 +115,15 @@ fn no_type(written: &Written, named: &[&str]) -> PatternError {
     let column = last.map_or(written.column, |placed| placed.column);
     let conditions: Vec<String> =
         written.conditions.iter().map(|placed| placed.condition.to_string()).collect();
-    let why =
-        format!("of `{}`, no event type fits `{}`", written.wanted, shown(&conditions.join(", ")));
+    let why = format!(
+        "of `{}`, no event type fits `{}`",
+        written.wanted,
+        shorten(&conditions.join(", "))
+    );
     PatternError::Impossible { column, why, hint: None }
 }
 
-fn unknown_field(event_type: String, placed: &Placed, types: &[&str]) -> PatternError {
+fn unknown_field(event_type: String, placed: &ParsedCondition, types: &[&str]) -> PatternError {
     let path = &placed.condition.path;
     let missing = types.iter().filter_map(|one| path.found_in(one).err());
     let Some(Missing { depth, known }) = furthest(missing) else {
@@ -131,16 +136,18 @@ fn unknown_field(event_type: String, placed: &Placed, types: &[&str]) -> Pattern
     let name = names.get(depth).map_or("", String::as_str);
     let inside = |known: &str| match depth {
         0 => known.to_owned(),
-        _ => format!("{}.{known}", shown(&path.shown(depth))),
+        _ => format!("{}.{known}", shorten(&path.format_prefix(depth))),
     };
-    let around = Field::names().filter(|_| depth == 0);
+    let around = EnvelopeField::names().filter(|_| depth == 0);
     let hint = match nearest(name, known.iter().copied().chain(around)) {
         Some(meant) => format!("did you mean `{}`?", inside(meant)),
-        None if known.is_empty() => format!("`{}` has no fields", shown(&path.shown(depth))),
+        None if known.is_empty() => {
+            format!("`{}` has no fields", shorten(&path.format_prefix(depth)))
+        }
         None if depth == 0 && known.contains(&DATA) => {
             format!(
                 "write `{DATA}.{DATA}.{}` for a field of what it carries as `{DATA}`",
-                shown(name)
+                shorten(name)
             )
         }
         None => {
@@ -148,7 +155,7 @@ fn unknown_field(event_type: String, placed: &Placed, types: &[&str]) -> Pattern
             format!("known here: {}", known.join(", "))
         }
     };
-    let field = shown(&path.shown(depth + 1));
+    let field = shorten(&path.format_prefix(depth + 1));
     PatternError::UnknownField { column: placed.column, event_type, field, hint: Some(hint) }
 }
 

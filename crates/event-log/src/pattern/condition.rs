@@ -13,14 +13,14 @@ use crate::pattern::path::{Path, any_inside};
 
 /// A field, an operator and a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Condition {
+pub(crate) struct PatternCondition {
     pub(crate) path: Path,
-    pub(crate) operator: Operator,
+    pub(crate) operator: Comparison,
     pub(crate) operand: Operand,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum Comparison {
     Equal,
     NotEqual,
     Less,
@@ -39,7 +39,7 @@ pub(crate) struct Operand {
     pub(crate) time: Option<Timestamp>,
 }
 
-impl Operator {
+impl Comparison {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "=",
@@ -74,7 +74,7 @@ impl Operand {
             Value::Null | Value::Array(_) => false,
             Value::Object(_) => self.glob.is_any(),
             Value::Bool(yes) => self.glob.matches(if *yes { "true" } else { "false" }),
-            Value::Number(number) => match (self.number, Numeral::of(number)) {
+            Value::Number(number) => match (self.number, Numeral::from_number(number)) {
                 (Some(own), Some(number)) => own == number,
                 _ => self.glob.matches(&number.to_string()),
             },
@@ -86,10 +86,10 @@ impl Operand {
     }
 
     /// Returns whether a value in a record compares to this one as the operator requires.
-    fn compares(&self, operator: Operator, value: &Value) -> bool {
+    fn compares(&self, operator: Comparison, value: &Value) -> bool {
         let order = match value {
             Value::Number(number) => {
-                Numeral::of(number).zip(self.number).map(|(value, own)| value.cmp(&own))
+                Numeral::from_number(number).zip(self.number).map(|(value, own)| value.cmp(&own))
             }
             Value::String(text) => {
                 let at = text.parse::<Timestamp>().ok();
@@ -98,17 +98,17 @@ impl Operand {
             _ => None,
         };
         order.is_some_and(|order| match operator {
-            Operator::Equal => order.is_eq(),
-            Operator::NotEqual => order.is_ne(),
-            Operator::Less => order.is_lt(),
-            Operator::LessOrEqual => order.is_le(),
-            Operator::Greater => order.is_gt(),
-            Operator::GreaterOrEqual => order.is_ge(),
+            Comparison::Equal => order.is_eq(),
+            Comparison::NotEqual => order.is_ne(),
+            Comparison::Less => order.is_lt(),
+            Comparison::LessOrEqual => order.is_le(),
+            Comparison::Greater => order.is_gt(),
+            Comparison::GreaterOrEqual => order.is_ge(),
         })
     }
 }
 
-impl Condition {
+impl PatternCondition {
     /// Returns whether the condition is on the payload.
     pub(crate) const fn is_of_data(&self) -> bool {
         matches!(self.path, Path::Data(_))
@@ -118,7 +118,7 @@ impl Condition {
     pub(crate) fn holds_around(&self, run: &RunId, record: &Record) -> bool {
         match &self.path {
             Path::Data(_) => true,
-            Path::Envelope(field) => self.holds_of(&field.value_in(run, record)),
+            Path::Envelope(field) => self.holds_for(&field.value_in(run, record)),
         }
     }
 
@@ -131,21 +131,21 @@ impl Condition {
     }
 
     /// Returns whether the condition holds for the value of its field.
-    pub(crate) fn holds_of(&self, value: &Value) -> bool {
+    pub(crate) fn holds_for(&self, value: &Value) -> bool {
         self.holds(value, &[])
     }
 
     fn holds(&self, value: &Value, names: &[String]) -> bool {
         let equals = |value: &Value| self.operand.equals(value);
         match self.operator {
-            Operator::Equal => any_inside(value, names, &equals),
-            Operator::NotEqual => !any_inside(value, names, &equals),
+            Comparison::Equal => any_inside(value, names, &equals),
+            Comparison::NotEqual => !any_inside(value, names, &equals),
             order => any_inside(value, names, &|value| self.operand.compares(order, value)),
         }
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for PatternCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}{}", self.path, self.operator.as_str(), self.operand.glob)
     }

@@ -132,7 +132,7 @@ impl Failure for PatternError {
 const MAX_SHOWN: usize = 60;
 
 /// Shortens text of the pattern for a message, in one line.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let cut: String = text.chars().take(MAX_SHOWN).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
     format!("{}{more}", one_line(&cut))

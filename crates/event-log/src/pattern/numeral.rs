@@ -25,14 +25,14 @@ impl Numeral {
             return None;
         }
         let number: Number = serde_json::from_str(text).ok()?;
-        match Self::of(&number)? {
+        match Self::from_number(&number)? {
             Self::Float(float) if !float.is_finite() => None,
             numeral => Some(numeral),
         }
     }
 
     /// Converts a JSON number; a number with too many digits becomes the nearest float.
-    pub(crate) fn of(number: &Number) -> Option<Self> {
+    pub(crate) fn from_number(number: &Number) -> Option<Self> {
         // If serde_json keeps every digit, its conversions are less precise than the text.
         let text = number.to_string();
         let whole = text.parse::<i128>().ok().filter(|whole| EXACT.contains(whole));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use layer0::event::{Shape, fields_of};
+use layer0::event::{Shape, event_fields};
 use layer0::id::RunId;
 use serde_json::Value;
 
@@ -14,12 +14,12 @@ use crate::pattern::glob::write_escaped;
 pub(crate) enum Path {
     /// A field in `data`: names, the outermost first; at least one.
     Data(Vec<String>),
-    Envelope(Field),
+    Envelope(EnvelopeField),
 }
 
 /// A field of the envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum EnvelopeField {
     Run,
     Seq,
     At,
@@ -32,17 +32,17 @@ pub(crate) enum Field {
 /// Name of the payload in the envelope.
 pub(crate) const DATA: &str = "data";
 
-const FIELDS: [(&str, Field); 7] = [
-    ("run", Field::Run),
-    ("seq", Field::Seq),
-    ("at", Field::At),
-    ("type", Field::Type),
-    ("actor", Field::Actor),
-    ("caused_by", Field::CausedBy),
-    ("schema", Field::Schema),
+const FIELDS: [(&str, EnvelopeField); 7] = [
+    ("run", EnvelopeField::Run),
+    ("seq", EnvelopeField::Seq),
+    ("at", EnvelopeField::At),
+    ("type", EnvelopeField::Type),
+    ("actor", EnvelopeField::Actor),
+    ("caused_by", EnvelopeField::CausedBy),
+    ("schema", EnvelopeField::Schema),
 ];
 
-impl Field {
+impl EnvelopeField {
     pub(crate) fn find(name: &str) -> Option<Self> {
         FIELDS.iter().find(|(field, _)| *field == name).map(|(_, field)| *field)
     }
@@ -79,7 +79,7 @@ impl Field {
 
 /// A field in events of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct EventField {
     /// Shape of a value; for a list, of each element.
     pub(crate) shape: Shape,
     /// Whether there can be more than one value.
@@ -96,12 +96,14 @@ pub(crate) struct Missing {
 
 impl Path {
     /// Returns the field in events of a type.
-    pub(crate) fn found_in(&self, event_type: &str) -> Result<Found, Missing> {
+    pub(crate) fn found_in(&self, event_type: &str) -> Result<EventField, Missing> {
         let names = match self {
             Self::Data(names) => names,
-            Self::Envelope(field) => return Ok(Found { shape: field.shape(), is_many: false }),
+            Self::Envelope(field) => {
+                return Ok(EventField { shape: field.shape(), is_many: false });
+            }
         };
-        let mut shape = Shape::Object(fields_of(event_type).unwrap_or_default());
+        let mut shape = Shape::Object(event_fields(event_type).unwrap_or_default());
         let mut is_many = false;
         for (depth, name) in names.iter().enumerate() {
             shape = match shape {
@@ -120,11 +122,11 @@ impl Path {
                 (shape, is_many) = (*element, true);
             }
         }
-        Ok(Found { shape, is_many: is_many || shape == Shape::Any })
+        Ok(EventField { shape, is_many: is_many || shape == Shape::Any })
     }
 
     /// Returns the first `names` names of the field, as written.
-    pub(crate) fn shown(&self, names: usize) -> String {
+    pub(crate) fn format_prefix(&self, names: usize) -> String {
         match self {
             Self::Data(all) => Self::Data(all.iter().take(names).cloned().collect()).to_string(),
             Self::Envelope(_) => self.to_string(),
@@ -161,7 +163,7 @@ impl fmt::Display for Path {
             }
         };
         let first = names.first().map_or("", String::as_str);
-        if first == DATA || Field::find(first).is_some() {
+        if first == DATA || EnvelopeField::find(first).is_some() {
             write!(f, "{DATA}.")?;
         }
         for (place, name) in names.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use layer0::event::EVENT_TYPES;
 
-use crate::pattern::error::{PatternError, shown};
+use crate::pattern::error::{PatternError, shorten};
 
 /// Events about subscriptions that are never delivered.
 const NOT_DELIVERED: [&str; 3] =
@@ -15,9 +15,9 @@ const MIN_SIMILARITY: f64 = 0.8;
 
 /// An event type in which `*` matches one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted(String);
+pub(crate) struct EventTypePattern(String);
 
-impl Wanted {
+impl EventTypePattern {
     /// Creates it from the type's text without white space.
     pub(crate) const fn new(text: String) -> Self {
         Self(text)
@@ -29,7 +29,7 @@ impl Wanted {
         let named: Vec<&str> = named.collect();
         let delivered = named.iter().copied().filter(|one| !NOT_DELIVERED.contains(one));
         let delivered: Vec<&str> = delivered.collect();
-        let event_type = shown(&self.0);
+        let event_type = shorten(&self.0);
         match (delivered.is_empty(), named.is_empty()) {
             (false, _) => Ok(delivered),
             (true, false) => Err(PatternError::NotDelivered { column, event_type }),
@@ -62,7 +62,7 @@ impl Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for EventTypePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

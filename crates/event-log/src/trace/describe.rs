@@ -65,7 +65,7 @@ fn details(kind: &EventKind) -> String {
         }
         EventKind::RunFailed(e) => format!("{}: {}", e.reason, brief(&e.chain.join(": "))),
         EventKind::ModelRequested(e) => {
-            format!("call {}, {}", e.call, counted(e.messages.into(), "message"))
+            format!("call {}, {}", e.call, format_count(e.messages.into(), "message"))
         }
         EventKind::ModelAttempted(e) => {
             let result = e.code.as_ref().map_or("ok", |code| code.as_str());
@@ -99,7 +99,7 @@ fn details(kind: &EventKind) -> String {
             }
         }
         EventKind::ModelFailed(e) => {
-            format!("{} after {}", e.reason, counted(e.attempts.into(), "attempt"))
+            format!("{} after {}", e.reason, format_count(e.attempts.into(), "attempt"))
         }
         EventKind::ToolRequested(e) => {
             format!("{}({})", brief(&e.tool), brief(e.arguments.get()))
@@ -112,7 +112,7 @@ fn details(kind: &EventKind) -> String {
             match &e.error {
                 None => {
                     let images = with_images(e.images.len());
-                    let shown = brief(&e.output.shown());
+                    let shown = brief(&e.output.display_text());
                     let stderr = e.stderr.as_deref().map(brief);
                     let stderr = stderr.map(|text| format!(" (standard error: {text})"));
                     let stderr = stderr.unwrap_or_default();
@@ -165,7 +165,7 @@ fn details(kind: &EventKind) -> String {
         EventKind::HookPassed(e) => e.point.to_string(),
         EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, brief(&e.message)),
         EventKind::MemoryRead(e) => counted_len(e.entries.len(), "entry"),
-        EventKind::MemoryWrote(e) => counted(e.count.into(), "entry"),
+        EventKind::MemoryWrote(e) => format_count(e.count.into(), "entry"),
         EventKind::MemoryDegraded(e) => {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
@@ -181,13 +181,13 @@ fn details(kind: &EventKind) -> String {
                 "{} from {}, {} kept from the model",
                 e.error_id,
                 brief(&e.tool),
-                counted(e.chars_kept, "character")
+                format_count(e.chars_kept, "character")
             )
         }
         EventKind::ErrorStoreDegraded(e) => {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
-        EventKind::ResultStored(e) => format!("{}, {}", e.result_id, counted(e.bytes, "byte")),
+        EventKind::ResultStored(e) => format!("{}, {}", e.result_id, format_count(e.bytes, "byte")),
         EventKind::ContextCompacted(e) => {
             format!(
                 "messages {} to {}: {} → {} tokens",
@@ -215,11 +215,11 @@ fn details(kind: &EventKind) -> String {
             format!("{} gets {} {} of {}{died}", brief(&e.behavior), e.event, e.seq, e.run)
         }
         EventKind::BehaviorCompleted(e) => {
-            let after = tried(e.attempts);
+            let after = describe_attempts(e.attempts);
             format!("{} done with {} of {}{after}", brief(&e.behavior), e.seq, e.run)
         }
         EventKind::BehaviorFailed(e) => {
-            let after = tried(e.attempts);
+            let after = describe_attempts(e.attempts);
             format!(
                 "{} at {} of {}{after}: {} {}",
                 brief(&e.behavior),
@@ -235,7 +235,8 @@ fn details(kind: &EventKind) -> String {
                 more => format!(", attempt {more}"),
             };
             let step = e.step.as_ref().map(|step| format!(" at {}", brief(step)));
-            let bounds = allowed(&e.allowance).map(|bounds| format!(", may use {bounds}"));
+            let bounds =
+                describe_allowance(&e.allowance).map(|bounds| format!(", may use {bounds}"));
             let (step, bounds) = (step.unwrap_or_default(), bounds.unwrap_or_default());
             format!("{} as {}{step}{attempt}{bounds}", brief(&e.operator), e.run)
         }
@@ -247,11 +248,16 @@ fn details(kind: &EventKind) -> String {
         }
         EventKind::OperatorReturned(e) => {
             let reason = e.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("{} {}{reason}{}", brief(&e.operator), e.outcome.as_str(), used(&e.usage))
+            format!(
+                "{} {}{reason}{}",
+                brief(&e.operator),
+                e.outcome.as_str(),
+                describe_usage(&e.usage)
+            )
         }
         EventKind::BudgetGranted(e) => match e.allowance.as_deref() {
             Some(more) => {
-                let more = allowed(more).unwrap_or_else(|| "all it wants".to_owned());
+                let more = describe_allowance(more).unwrap_or_else(|| "all it wants".to_owned());
                 format!("{more} to {}", e.run)
             }
             None => format!("nothing to {}", e.run),
@@ -259,7 +265,7 @@ fn details(kind: &EventKind) -> String {
         EventKind::WorkflowRouted(e) => format!("{} → {}", brief(&e.step), brief(&e.to)),
         EventKind::SignalReceived(e) if e.data.is_null() => brief(&e.name),
         EventKind::SignalReceived(e) => {
-            format!("{}: {}", brief(&e.name), brief(&JsonText::from(&e.data).shown()))
+            format!("{}: {}", brief(&e.name), brief(&JsonText::from(&e.data).display_text()))
         }
         _ => String::new(),
     }
@@ -284,7 +290,7 @@ fn waits(what: WaitFor, approvals: &[ApprovalId]) -> String {
 }
 
 /// Describes the number of attempts if there was more than one.
-fn tried(attempts: u32) -> String {
+fn describe_attempts(attempts: u32) -> String {
     match attempts {
         0 | 1 => String::new(),
         more => format!(" after {more} attempts"),
@@ -292,10 +298,10 @@ fn tried(attempts: u32) -> String {
 }
 
 /// Describes the bounds of an allowance; `None` if there are none.
-fn allowed(allowance: &Allowance) -> Option<String> {
+fn describe_allowance(allowance: &Allowance) -> Option<String> {
     let Allowance { model_calls, tool_calls, input_tokens, output_tokens, total_tokens, .. } =
         *allowance;
-    let number = |number: Option<u64>, what| number.map(|number| counted(number, what));
+    let number = |number: Option<u64>, what| number.map(|number| format_count(number, what));
     let bounds = [
         number(model_calls.map(u64::from), "model call"),
         number(tool_calls.map(u64::from), "tool call"),
@@ -308,10 +314,10 @@ fn allowed(allowance: &Allowance) -> Option<String> {
     (!bounds.is_empty()).then(|| bounds.join(", "))
 }
 
-fn used(usage: &Usage) -> String {
+fn describe_usage(usage: &Usage) -> String {
     let cost = usage.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
-    let calls = counted(usage.model_attempts.into(), "model call");
-    format!(": {calls}, {}{cost}", counted(usage.total_tokens, "token"))
+    let calls = format_count(usage.model_attempts.into(), "model call");
+    format!(": {calls}, {}{cost}", format_count(usage.total_tokens, "token"))
 }
 
 fn dollars(nanousd: u64) -> String {
@@ -321,7 +327,7 @@ fn dollars(nanousd: u64) -> String {
 
 /// Formats a count with its noun: `1 entry`, `2 entries`.
 #[must_use]
-pub fn counted(number: u64, what: &str) -> String {
+pub fn format_count(number: u64, what: &str) -> String {
     let stem = what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
     match (number, stem) {
         (1, _) => format!("1 {what}"),
@@ -331,7 +337,7 @@ pub fn counted(number: u64, what: &str) -> String {
 }
 
 fn counted_len(number: usize, what: &str) -> String {
-    counted(u64::try_from(number).unwrap_or(u64::MAX), what)
+    format_count(u64::try_from(number).unwrap_or(u64::MAX), what)
 }
 
 fn millis(ms: u64) -> Seconds {

@@ -64,7 +64,7 @@ mod tests {
 
     fn failure(text: &str) -> String {
         let failure = ToolFailure::new("tool.execution_failed", text);
-        let answer = ToolResponded::failed("c1".into(), "pay".into(), text, 1, failure);
+        let answer = ToolResponded::failure("c1".into(), "pay".into(), text, 1, failure);
         describe(&EventKind::from(answer))
     }
 

@@ -70,7 +70,7 @@ impl TreeTrace {
     }
 
     /// Returns the line of the next event of a run, whose payload was erased.
-    pub fn erased(&mut self, run: &RunId, record: &Record) -> String {
+    pub fn erased_line(&mut self, run: &RunId, record: &Record) -> String {
         let place = self.place(run, record.at);
         self.runs.entry(run.clone()).or_default().trace.erased_at(record, &place)
     }
@@ -131,7 +131,7 @@ mod tests {
     /// Spec: D10, O3
     #[test]
     fn runs_below_are_nested_and_named() {
-        let mut some = Allowance::unlimited();
+        let mut some = Allowance::without_bounds();
         (some.model_calls, some.input_tokens) = (Some(4), Some(900));
         some.cost_nanousd = Some(1_500_000_000);
         let mut used = Usage::default();
@@ -143,8 +143,8 @@ mod tests {
         let returned = OperatorReturned::new("a", "run_a", Outcome::Failed, code, used);
         let events = [
             event("run_1", 1, dispatched("a", "run_a", some)),
-            event("run_1", 2, dispatched("a", "run_b", Allowance::unlimited())),
-            event("run_b", 1, dispatched("c", "run_c", Allowance::unlimited())),
+            event("run_1", 2, dispatched("a", "run_b", Allowance::without_bounds())),
+            event("run_b", 1, dispatched("c", "run_c", Allowance::without_bounds())),
             event("run_c", 1, Warning::new("deep")),
             event("run_a", 1, RunWaiting::new(WaitFor::Budget, Vec::new())),
             event("run_1", 3, waits(WaitFor::Budget, &[])),
@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(lines, expected);
         // A record in which a run is its own descendant is not a tree, and is printed all the same.
         let own: Arc<str> = "run_c".into();
-        trace.line(&event("run_c", 2, dispatched("b", &own, Allowance::unlimited())));
-        trace.line(&event("run_x", 1, dispatched("x", "run_y", Allowance::unlimited())));
-        trace.line(&event("run_y", 1, dispatched("y", "run_x", Allowance::unlimited())));
+        trace.line(&event("run_c", 2, dispatched("b", &own, Allowance::without_bounds())));
+        trace.line(&event("run_x", 1, dispatched("x", "run_y", Allowance::without_bounds())));
+        trace.line(&event("run_y", 1, dispatched("y", "run_x", Allowance::without_bounds())));
         let line = trace.line(&event("run_x", 2, Warning::new("late")));
         assert!(line.ends_with("s  warning                         late"), "{line}");
     }

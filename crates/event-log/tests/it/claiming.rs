@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use backstop_event_log::{Claims, Reserved};
+use backstop_event_log::{Claims, RunReservation};
 use layer0::id::RunId;
 
 /// Reserves a run, and records the epochs with which it is released.
-fn reserve(claims: &Claims, epoch: u64) -> (Reserved, Arc<Mutex<Vec<Option<u64>>>>) {
+fn reserve(claims: &Claims, epoch: u64) -> (RunReservation, Arc<Mutex<Vec<Option<u64>>>>) {
     let freed = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&freed);
     let release = move |epoch| noted.lock().unwrap().push(epoch);
@@ -36,7 +36,7 @@ fn refused_claim_frees_nothing() {
     assert_eq!(freed(&log), [], "it was not asked for");
     let (mut reserved, log) = reserve(&claims, 0);
     reserved.asking();
-    reserved.refused();
+    reserved.mark_refused();
     drop(reserved);
     assert_eq!(freed(&log), []);
 }
@@ -56,7 +56,7 @@ fn claim_is_freed_under_its_epoch() {
 
     let (reserved, log) = reserve(&claims, 0);
     let claim = reserved.claim(9);
-    claims.ended(&"run_1".into());
+    claims.mark_released(&"run_1".into());
     assert_eq!(claims.still_held(), [], "its last event has freed it");
     drop(claim);
     assert_eq!(freed(&log), []);

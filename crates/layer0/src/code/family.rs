@@ -11,7 +11,7 @@ impl Code {
     /// assert!(!code.is_of("provider"));
     /// ```
     #[must_use]
-    pub fn is_of(&self, wanted: &str) -> bool {
+    pub fn matches(&self, wanted: &str) -> bool {
         match wanted.strip_suffix('*') {
             Some(family) => self.as_str().starts_with(family),
             None => self.as_str() == wanted,

@@ -102,7 +102,7 @@ impl Failure for EnvError {
 
 impl From<EnvError> for OperatorError {
     fn from(error: EnvError) -> Self {
-        Self::failed(error)
+        Self::from_failure(error)
     }
 }
 

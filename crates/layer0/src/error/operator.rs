@@ -6,7 +6,9 @@ use thiserror::Error;
 use super::boxed::BoxError;
 use super::orchestrator::OrchError;
 use crate::code;
-use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry, stated_facts};
+use crate::failure::{
+    Effect, Elsewhere, Exhausted, Facts, Failure, InnerError, Retry, stated_facts,
+};
 use crate::id::RunId;
 
 /// The reason an operator could not finish.
@@ -30,7 +32,7 @@ pub enum OperatorError {
         /// Whether the provider error counts against its endpoint.
         counts_against: bool,
         /// Further details, if the error has any.
-        kept: Option<Box<Kept>>,
+        kept: Option<Box<ErrorDetails>>,
         /// The provider's error.
         source: BoxError,
     },
@@ -48,7 +50,7 @@ pub enum OperatorError {
         /// The steps done before, if the operator works in steps.
         done: Box<[StepDone]>,
         /// The orchestrator's error.
-        source: Option<Inner<OrchError>>,
+        source: Option<InnerError<OrchError>>,
     },
     /// The context for the model could not be put together.
     ///
@@ -82,7 +84,7 @@ pub enum OperatorError {
         /// Whether it counts against its endpoint.
         counts_against: bool,
         /// Further details, if the error has any.
-        kept: Option<Box<Kept>>,
+        kept: Option<Box<ErrorDetails>>,
         /// The error inside.
         source: BoxError,
     },
@@ -122,14 +124,14 @@ impl StepDone {
 
 /// Details of an error in addition to its facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct ErrorDetails {
     /// The retry answer for a caller that repeats nothing.
     later: Retry,
     /// The error's own hint.
     hint: Option<Cow<'static, str>>,
 }
 
-impl Kept {
+impl ErrorDetails {
     fn from_error(error: &impl Failure, retry: Retry, later: Retry) -> Option<Box<Self>> {
         let hint = error.hint().map(|hint| hint.into_owned().into());
         (hint.is_some() || later != retry).then(|| Box::new(Self { later, hint }))
@@ -148,7 +150,7 @@ impl OperatorError {
             effect,
             elsewhere,
             counts_against,
-            kept: Kept::from_error(&error, retry, later),
+            kept: ErrorDetails::from_error(&error, retry, later),
             source: Box::new(error),
         }
     }
@@ -183,7 +185,7 @@ impl OperatorError {
     }
 
     /// Wraps any other error of the operator, keeping its facts.
-    pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
+    pub fn from_failure<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // An operator has no second endpoint of the same model.
         let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _, sent: _ } =
             stated_facts(&error);
@@ -193,7 +195,7 @@ impl OperatorError {
             effect,
             elsewhere,
             counts_against,
-            kept: Kept::from_error(&error, retry, later),
+            kept: ErrorDetails::from_error(&error, retry, later),
             source: Box::new(error),
         }
     }
@@ -236,7 +238,7 @@ impl Failure for OperatorError {
 
 impl From<Exhausted<OperatorError>> for OperatorError {
     fn from(exhausted: Exhausted<OperatorError>) -> Self {
-        Self::failed(exhausted)
+        Self::from_failure(exhausted)
     }
 }
 

@@ -97,14 +97,14 @@ impl Failure for OrchError {
 
 impl OrchError {
     /// Creates the error for an operator that panicked.
-    pub fn panicked(why: impl Into<String>) -> Self {
+    pub fn from_panic(why: impl Into<String>) -> Self {
         Self::Panicked(why.into())
     }
 }
 
 impl From<Exhausted<OrchError>> for OrchError {
     fn from(exhausted: Exhausted<OrchError>) -> Self {
-        Self::OperatorError(OperatorError::failed(exhausted))
+        Self::OperatorError(OperatorError::from_failure(exhausted))
     }
 }
 

@@ -109,7 +109,7 @@ impl Failure for StateError {
 
 impl From<StateError> for OperatorError {
     fn from(error: StateError) -> Self {
-        Self::failed(error)
+        Self::from_failure(error)
     }
 }
 

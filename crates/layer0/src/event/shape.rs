@@ -20,13 +20,13 @@ use crate::time::Timestamp;
 /// The JSON type of a payload field. Every field may also be null or absent.
 ///
 /// ```
-/// use layer0::event::{Shape, fields_of};
+/// use layer0::event::{Shape, event_fields};
 ///
-/// let fields = fields_of("tool.responded").expect("it is an event type");
+/// let fields = event_fields("tool.responded").expect("it is an event type");
 /// let (_, error) = fields.iter().find(|(name, _)| *name == "error").expect("it has this field");
 /// let Shape::Object(inside) = error else { panic!("it is an object") };
 /// assert!(inside.contains(&("reason", Shape::Text)));
-/// assert_eq!(fields_of("tool.dreamt"), None);
+/// assert_eq!(event_fields("tool.dreamt"), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -68,7 +68,7 @@ pub struct ErrorText {
 impl ErrorText {
     /// Copies the texts of an error and its sources, at most 64.
     #[must_use]
-    pub fn of(error: &(dyn Error + 'static)) -> Self {
+    pub fn from_error(error: &(dyn Error + 'static)) -> Self {
         Self::from_chain(chain(error)).unwrap_or_default()
     }
 

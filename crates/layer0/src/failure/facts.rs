@@ -73,8 +73,8 @@ impl Facts {
 
     /// Creates facts with a retry delay, if there is a `hint`.
     #[must_use]
-    pub const fn hinted(code: &'static str, hint: Option<Duration>, effect: Effect) -> Self {
-        Self::new(code, Retry::hinted(hint), effect)
+    pub const fn from_hint(code: &'static str, hint: Option<Duration>, effect: Effect) -> Self {
+        Self::new(code, Retry::from_hint(hint), effect)
     }
 
     /// Replaces the code.
@@ -184,7 +184,7 @@ impl Retry {
 
     /// Returns [`Retry::After`] if there is a hint, otherwise [`Retry::Backoff`].
     #[must_use]
-    pub const fn hinted(hint: Option<Duration>) -> Self {
+    pub const fn from_hint(hint: Option<Duration>) -> Self {
         match hint {
             Some(wait) => Self::After(wait),
             None => Self::Backoff,

@@ -22,7 +22,7 @@ pub(super) fn canonical(
     map: Option<StringMap<'_>>,
 ) -> Result<Box<RawValue>, Error> {
     let out = String::with_capacity(text.len());
-    let mut writer = Writer { text, at: 0, out, depth: 0, max_depth, map };
+    let mut writer = CanonicalWriter { text, at: 0, out, depth: 0, max_depth, map };
     let written = writer.value().and_then(|()| writer.end());
     // The structure was checked above, the scalars are checked here.
     match written {
@@ -90,7 +90,7 @@ enum Unfit {
     Number,
 }
 
-struct Writer<'t, 'm> {
+struct CanonicalWriter<'t, 'm> {
     text: &'t str,
     at: usize,
     out: String,
@@ -99,7 +99,7 @@ struct Writer<'t, 'm> {
     map: Option<StringMap<'m>>,
 }
 
-impl<'t> Writer<'t, '_> {
+impl<'t> CanonicalWriter<'t, '_> {
     fn value(&mut self) -> Result<(), Unfit> {
         self.skip_space();
         match self.peek() {

@@ -11,16 +11,16 @@ use super::canonical::string_end;
 
 /// Parses a canonical text in one pass.
 pub(super) fn tree(text: &str) -> Result<Value, Error> {
-    Reader { text, at: 0 }.value()
+    JsonReader { text, at: 0 }.value()
 }
 
 /// A position in a compact text, whose nesting is limited by the stack.
-struct Reader<'t> {
+struct JsonReader<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> JsonReader<'t> {
     fn value(&mut self) -> Result<Value, Error> {
         match self.rest().as_bytes().first() {
             Some(b'{') => self.object().map(Value::Object),

@@ -12,7 +12,7 @@ use crate::id::CallId;
 /// text of numbers in the calls' arguments.
 #[derive(Deserialize)]
 struct AnyMessage {
-    role: Role,
+    role: MessageRole,
     content: Arc<str>,
     #[serde(default)]
     images: Arc<[Image]>,
@@ -26,7 +26,7 @@ struct AnyMessage {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Role {
+enum MessageRole {
     System,
     User,
     Assistant,
@@ -38,14 +38,14 @@ impl<'de> Deserialize<'de> for Message {
         let message = AnyMessage::deserialize(deserializer)?;
         let content = message.content;
         Ok(match message.role {
-            Role::System => Self::System { content },
-            Role::User => Self::User { content, images: message.images },
-            Role::Assistant => Self::Assistant {
+            MessageRole::System => Self::System { content },
+            MessageRole::User => Self::User { content, images: message.images },
+            MessageRole::Assistant => Self::Assistant {
                 content,
                 tool_calls: message.tool_calls,
                 provider_state: message.provider_state,
             },
-            Role::Tool => Self::Tool {
+            MessageRole::Tool => Self::Tool {
                 tool_call_id: message
                     .tool_call_id
                     .ok_or_else(|| D::Error::missing_field("tool_call_id"))?,

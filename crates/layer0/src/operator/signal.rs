@@ -40,17 +40,17 @@ impl Signal {
 
 /// The pending signals of an operator; clones share one queue.
 #[derive(Debug, Clone, Default)]
-pub struct Signals(Arc<Mutex<Queue>>);
+pub struct Signals(Arc<Mutex<SignalQueue>>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct SignalQueue {
     signals: VecDeque<Signal>,
     is_detached: bool,
     /// The tasks that wait for a signal: the operator, and the code that dispatches for it.
     readers: Vec<Waker>,
 }
 
-impl Queue {
+impl SignalQueue {
     fn wait(&mut self, context: &TaskContext<'_>) {
         if !self.readers.iter().any(|reader| reader.will_wake(context.waker())) {
             self.readers.push(context.waker().clone());
@@ -137,7 +137,7 @@ impl Signals {
         Poll::Pending
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, SignalQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ pub struct Allowance {
 impl Allowance {
     /// Creates an allowance without bounds.
     #[must_use]
-    pub fn unlimited() -> Self {
+    pub fn without_bounds() -> Self {
         Self::default()
     }
 

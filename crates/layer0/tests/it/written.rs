@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use layer0::event::{EVENT_TYPES, EventKind, Shape, fields_of};
+use layer0::event::{EVENT_TYPES, EventKind, Shape, event_fields};
 use layer0::failure::{Chain, ErrorText, Retry};
 use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,7 +21,7 @@ fn read_again<T: Serialize + DeserializeOwned>(written: &T) -> T {
     let text = serde_json::to_string(written).unwrap();
     let tree = serde_json::to_value(written).unwrap();
     let _: T = serde_json::from_value(tree).unwrap();
-    let _: T = JsonText::of(written).unwrap().read().unwrap();
+    let _: T = JsonText::from_value(written).unwrap().read().unwrap();
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -67,11 +67,11 @@ fn error_texts_are_bounded_where_they_are_read() {
 #[test]
 fn extreme_payloads_are_read_again() {
     for event_type in EVENT_TYPES {
-        let shape = Shape::Object(fields_of(event_type).unwrap());
+        let shape = Shape::Object(event_fields(event_type).unwrap());
         let kind = largest(event_type, shape);
         let text = serde_json::to_string(&kind).unwrap();
         assert_eq!(EventKind::decode(event_type, &text).unwrap(), kind, "{event_type}");
-        let text = JsonText::of(&kind).unwrap();
+        let text = JsonText::from_value(&kind).unwrap();
         assert_eq!(EventKind::decode(event_type, text.get()).unwrap(), kind, "{event_type}");
     }
 }

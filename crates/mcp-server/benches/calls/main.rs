@@ -42,7 +42,7 @@ impl Operator for Echo {
         "echo"
     }
     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
-        Ok(Answer::completed(task.input))
+        Ok(Answer::from_output(task.input))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Bound, LogError, MemoryLog, StartKey, StartKeys};
+use backstop_event_log::{KeyBinding, LogError, MemoryLog, StartKey, StartKeys};
 use backstop_mcp_server::{Offer, Server};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -74,11 +74,11 @@ async fn keys_are_bounded() {
 }
 
 /// A store in which every key is bound in this way.
-struct Fixed(Bound);
+struct Fixed(KeyBinding);
 
 #[async_trait]
 impl StartKeys for Fixed {
-    async fn bind(&self, _: &StartKey, _: &RunId, _: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(&self, _: &StartKey, _: &RunId, _: Timestamp) -> Result<KeyBinding, LogError> {
         Ok(self.0.clone())
     }
 }
@@ -87,7 +87,7 @@ impl StartKeys for Fixed {
 #[tokio::test]
 async fn queued_run_is_left_to_a_worker() {
     let bench = Bench::new();
-    let store = Fixed(Bound::Queued("run_queued".into()));
+    let store = Fixed(KeyBinding::Queued("run_queued".into()));
     let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
     assert!(!is_error && text.contains("waits in the queue"), "{text}");
     assert_eq!((&said["outcome"], &said["run"]), (&json!("queued"), &json!("run_queued")));
@@ -98,7 +98,7 @@ async fn queued_run_is_left_to_a_worker() {
 #[tokio::test]
 async fn removed_run_of_a_key_is_refused() {
     let bench = Bench::new();
-    let store = Fixed(Bound::Removed("run_old".into()));
+    let store = Fixed(KeyBinding::Removed("run_old".into()));
     let (is_error, text, said) = keyed(&bench, &Arc::new(store)).await;
     assert!(is_error && text.contains("run `run_old` of this key was removed"), "{text}");
     assert_eq!(said["error"]["code"], "input.invalid");
@@ -137,7 +137,12 @@ struct Stuck(MemoryLog);
 
 #[async_trait]
 impl StartKeys for Stuck {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         match key.key == "stuck" {
             true => std::future::pending().await,
             false => self.0.bind(key, run, now).await,

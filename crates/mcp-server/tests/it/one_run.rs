@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, EventLog, LogError, MemoryLog, RunFilter, StartKey, StartKeys};
+use backstop_event_log::{
+    EventLog, KeyBinding, LogError, MemoryLog, RunFilter, StartKey, StartKeys,
+};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -28,9 +30,14 @@ struct Counted {
 
 #[async_trait]
 impl StartKeys for Counted {
-    async fn bind(&self, key: &StartKey, run: &RunId, now: Timestamp) -> Result<Bound, LogError> {
+    async fn bind(
+        &self,
+        key: &StartKey,
+        run: &RunId,
+        now: Timestamp,
+    ) -> Result<KeyBinding, LogError> {
         let bound = self.keys.bind(key, run, now).await?;
-        self.found.fetch_add(u32::from(bound != Bound::New), Ordering::SeqCst);
+        self.found.fetch_add(u32::from(bound != KeyBinding::New), Ordering::SeqCst);
         Ok(bound)
     }
 }

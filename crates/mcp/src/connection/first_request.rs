@@ -4,7 +4,7 @@ use rmcp::model::ProtocolVersion;
 
 /// The first request to a server, which depends on its revision.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Opening {
+pub(crate) enum FirstRequest {
     /// `server/discover`, for a server of the current revision.
     Discover,
     /// `initialize` with this revision.

@@ -14,12 +14,12 @@ use tokio::sync::Notify;
 
 use super::wire::Wire;
 use crate::input::{self, Elicited};
-use crate::progress::Progressing;
+use crate::progress::ProgressRegistry;
 
 /// Handler of a server's requests. Sampling is not supported.
-pub(crate) struct Handler {
+pub(crate) struct McpClientHandler {
     pub(super) roots: Vec<String>,
-    pub(super) progressing: Arc<Progressing>,
+    pub(super) progressing: Arc<ProgressRegistry>,
     pub(super) wire: Arc<Wire>,
     /// Revision for `initialize`.
     pub(super) revision: ProtocolVersion,
@@ -27,7 +27,7 @@ pub(crate) struct Handler {
     pub(super) changed: Arc<Notify>,
 }
 
-impl ClientHandler for Handler {
+impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         let form = FormElicitationCapability::default();
@@ -45,7 +45,7 @@ impl ClientHandler for Handler {
         &self,
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        Ok(input::listed(&self.roots))
+        Ok(input::list_roots(&self.roots))
     }
 
     async fn create_elicitation(
@@ -59,9 +59,9 @@ impl ClientHandler for Handler {
         };
         // A request without a call may belong to a cancelled call of another run.
         let is_ambiguous = of.is_none() && self.wire.has_given_up();
-        let call = if is_ambiguous { None } else { self.progressing.call_of(of).await };
+        let call = if is_ambiguous { None } else { self.progressing.find_call(of).await };
         let elicited = match call {
-            Some(call) => input::elicited(&call, request).await,
+            Some(call) => input::elicit(&call, request).await,
             None => Elicited::Declined,
         };
         Ok(match elicited {

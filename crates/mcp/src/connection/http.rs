@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 use super::said;
 use super::wire::{self, Wire};
 use crate::MAX_MESSAGE_BYTES;
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::oauth::{Login, LoginError};
 use crate::secrets::Secrets;
 
@@ -61,7 +61,7 @@ pub(super) struct Http {
 /// Fault that kept a message from being answered.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct HttpFault(pub(super) Fault);
+pub(super) struct HttpFault(pub(super) McpFault);
 
 /// Builds the transport to a server.
 pub(super) fn transport(
@@ -85,8 +85,8 @@ pub(super) fn transport(
 
 impl Http {
     /// Returns the context for reading a response.
-    fn reading(&self) -> answer::Reading<'_> {
-        answer::Reading { wire: &self.wire, secrets: &self.secrets, clock: &*self.clock }
+    fn reading(&self) -> answer::ResponseContext<'_> {
+        answer::ResponseContext { wire: &self.wire, secrets: &self.secrets, clock: &*self.clock }
     }
 
     /// Sends a request, and logs in if the server requires it.
@@ -113,11 +113,11 @@ impl Http {
         match login.renew(token.as_deref(), challenge).await {
             Ok(token) => self.send_once(again.bearer_auth(token), id).await,
             Err(LoginError::AddressDenied { host, address }) => {
-                Err(fault(Fault::AddressDenied { host, address }))
+                Err(fault(McpFault::AddressDenied { host, address }))
             }
             Err(LoginError::Failed(why)) => {
                 let text = format!("logging in failed: {why}");
-                Err(fault(Fault::Status { status: 401, retry_after: None, text }))
+                Err(fault(McpFault::Status { status: 401, retry_after: None, text }))
             }
         }
     }
@@ -130,24 +130,24 @@ impl Http {
     ) -> Result<Response, HttpError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| {
-            fault(Fault::NotSent(format!("cannot be asked: {}", Chain(&error.without_url()))))
+            fault(McpFault::NotSent(format!("cannot be asked: {}", Chain(&error.without_url()))))
         })?;
         check_request(request.url().host_str().unwrap_or_default())
-            .map_err(|denied| fault(Fault::NotSent(format!("is not asked: {denied}"))))?;
+            .map_err(|denied| fault(McpFault::NotSent(format!("is not asked: {denied}"))))?;
         if let Some(id) = id {
-            self.wire.left(id);
+            self.wire.mark_left(id);
         }
         client.execute(request).await.map_err(|error| {
             let error = error.without_url();
             let is_unsent = error.is_connect();
             let why = Chain(&error);
             if !is_unsent {
-                return fault(Fault::Lost(format!("went away: {why}")));
+                return fault(McpFault::Lost(format!("went away: {why}")));
             }
             if let Some(id) = id {
                 self.wire.never_left(id);
             }
-            fault(Fault::NotSent(format!("cannot be reached: {why}")))
+            fault(McpFault::NotSent(format!("cannot be reached: {why}")))
         })
     }
 
@@ -195,7 +195,7 @@ impl StreamableHttpClient for Http {
         if session.is_some() {
             self.wire.in_session();
         }
-        let body = said::written(&message)?;
+        let body = said::write_message(&message)?;
         let request = self.client.post(&*uri).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
         let request = Self::with_headers(request, session.as_deref(), headers);
         let answered = async {
@@ -256,11 +256,11 @@ impl StreamableHttpClient for Http {
             }
             // A response that is no stream cannot carry unrequested messages.
             status if status.is_success() => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            _ => Err(fault(answer::refused(response, &self.reading()).await)),
+            _ => Err(fault(answer::read_fault(response, &self.reading()).await)),
         }
     }
 }
 
-fn fault(fault: Fault) -> HttpError {
+fn fault(fault: McpFault) -> HttpError {
     StreamableHttpError::Client(HttpFault(fault))
 }

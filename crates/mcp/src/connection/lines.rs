@@ -17,13 +17,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio_util::sync::DropGuard;
 
-use self::reader::{Line, LineReader};
+use self::reader::{LineReader, OutputLine};
 use super::program::KeptProgram;
 use super::said;
-use super::stderr::Stderr;
+use super::stderr::StderrTail;
 use super::wire::{self, Wire};
 use crate::MAX_MESSAGE_BYTES;
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::spawn::{Input, Output};
 
 /// Time for which a server may exit and write its last output after it closed its standard output.
@@ -33,12 +33,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 ///
 /// A line that is no message of the protocol is skipped. An unreadable message fails the calls that wait, and reading
 /// continues with the next line.
-pub(super) struct Lines {
+pub(super) struct StdioTransport {
     reader: LineReader,
     writer: Arc<Mutex<Input>>,
     program: Arc<KeptProgram>,
     _killed: DropGuard,
-    stderr: Arc<Stderr>,
+    stderr: Arc<StderrTail>,
     wire: Arc<Wire>,
     clock: Arc<dyn Clock>,
     backlog: VecDeque<ServerJsonRpcMessage>,
@@ -48,11 +48,11 @@ pub(super) struct Lines {
     is_over: bool,
 }
 
-impl Lines {
+impl StdioTransport {
     pub(super) fn new(
         (writer, stdout): (Arc<Mutex<Input>>, Output),
         program: Arc<KeptProgram>,
-        stderr: Arc<Stderr>,
+        stderr: Arc<StderrTail>,
         wire: Arc<Wire>,
         (clock, probe_timeout): (Arc<dyn Clock>, Duration),
     ) -> Self {
@@ -95,10 +95,10 @@ impl Lines {
 
     /// Fails the waiting requests, and continues to read.
     fn fail(&mut self, why: &str) {
-        self.answer_all(&Fault::Unreadable(why.to_owned()));
+        self.answer_all(&McpFault::Unreadable(why.to_owned()));
     }
 
-    fn answer_all(&mut self, fault: &Fault) {
+    fn answer_all(&mut self, fault: &McpFault) {
         // `rmcp` receives an answer; the call finds the fault in the wire's state.
         let failed = self.wire.fail_all(fault).into_iter().map(|id| {
             ServerJsonRpcMessage::error(ErrorData::internal_error("no answer", None), Some(id))
@@ -111,8 +111,8 @@ impl Lines {
         // The wait is for a real process, so it uses the system clock.
         let why = {
             let ended = async {
-                let end = self.program.ended().await;
-                self.stderr.ended().await;
+                let end = self.program.wait_for_end().await;
+                self.stderr.wait_for_end().await;
                 end
             };
             tokio::select! {
@@ -122,12 +122,12 @@ impl Lines {
         };
         let why = self.stderr.after(&why);
         self.wire.close(&*why);
-        self.answer_all(&Fault::Lost(why));
+        self.answer_all(&McpFault::Lost(why));
         self.is_over = true;
     }
 }
 
-impl Transport<RoleClient> for Lines {
+impl Transport<RoleClient> for StdioTransport {
     type Error = LineError;
 
     fn send(
@@ -140,19 +140,19 @@ impl Transport<RoleClient> for Lines {
             self.probe =
                 is_probe.then(|| (request.id.clone(), self.clock.sleep(self.probe_timeout)));
         }
-        let line = said::written(&message).map(|mut line| {
+        let line = said::write_message(&message).map(|mut line| {
             line.push(b'\n');
             line
         });
         let (writer, wire) = (Arc::clone(&self.writer), Arc::clone(&self.wire));
         async move {
             let line = line.map_err(|error| LineError(io::Error::from(error)))?;
-            if wire.closed().is_some() {
+            if wire.close_reason().is_some() {
                 return Err(LineError(io::ErrorKind::BrokenPipe.into()));
             }
             let mut writer = writer.lock().await;
             if let Some(id) = &id {
-                wire.left(id);
+                wire.mark_left(id);
             }
             let written = async {
                 writer.write_all(&line).await?;
@@ -185,11 +185,11 @@ impl Transport<RoleClient> for Lines {
                 }
             };
             match line {
-                Line::Whole(line) => self.take(&line),
-                Line::TooLong => {
+                OutputLine::Whole(line) => self.take(&line),
+                OutputLine::TooLong => {
                     self.fail(&format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes"));
                 }
-                Line::End => self.end().await,
+                OutputLine::End => self.end().await,
             }
         }
     }

@@ -13,13 +13,13 @@ use rmcp::service::{
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::first_request::Opening;
-use super::handler::Handler;
+use super::first_request::FirstRequest;
+use super::handler::McpClientHandler;
 use super::http::HttpFault;
-use super::stderr::Stderr;
+use super::stderr::StderrTail;
 use super::wire::{PROBE_TIMEOUT, Wire};
 use crate::McpError;
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::server::Settings;
 
 /// Number of checks whether a program that failed has ended, and the wait between them.
@@ -28,16 +28,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Sources of information about a failed initialisation.
 #[derive(Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct FailureSources<'a> {
     pub(super) wire: &'a Wire,
     /// The program's standard error.
-    pub(super) stderr: Option<&'a Arc<Stderr>>,
+    pub(super) stderr: Option<&'a Arc<StderrTail>>,
 }
 
 /// A failed connection, with the next way to open it, if another one may work.
 pub(super) struct NotOpened {
     pub(super) error: McpError,
-    pub(super) next: Option<Opening>,
+    pub(super) next: Option<FirstRequest>,
 }
 
 impl From<McpError> for NotOpened {
@@ -46,7 +46,7 @@ impl From<McpError> for NotOpened {
     }
 }
 
-impl Opening {
+impl FirstRequest {
     /// Returns the revision for `initialize`.
     pub(super) fn revision(&self) -> ProtocolVersion {
         match self {
@@ -97,7 +97,7 @@ impl Opening {
         }
         let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
         let mut known = known.filter(|known| known.has_initialize());
-        let supported = supported(refusal);
+        let supported = supported_revisions(refusal);
         let named = known.find(|known| supported.contains(&known.as_str()));
         match named.map(|named| Self::Initialize(named.clone())) {
             Some(named) if named != *self => Some(named),
@@ -110,12 +110,12 @@ impl Opening {
 /// Agrees on a revision: the current one, or the newest that an earlier server knows.
 pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
     settings: &Settings,
-    handler: Handler,
+    handler: McpClientHandler,
     transport: T,
-    opening: &Opening,
-    told: Told<'_>,
-) -> Result<RunningService<RoleClient, Handler>, NotOpened> {
-    let Told { wire, stderr } = told;
+    opening: &FirstRequest,
+    told: FailureSources<'_>,
+) -> Result<RunningService<RoleClient, McpClientHandler>, NotOpened> {
+    let FailureSources { wire, stderr } = told;
     let served = serve_client_with_lifecycle(handler, transport, opening.lifecycle());
     let said = |what: &str| stderr.map_or_else(|| what.to_owned(), |stderr| stderr.after(what));
     let all_said = || stderr.map(|stderr| stderr.text()).unwrap_or_default();
@@ -140,17 +140,17 @@ pub(super) async fn initialize<T: Transport<RoleClient> + 'static>(
     let mut looks = 0..LAST_LOOKS;
     while stderr.is_some()
         && !is_answer(&failed)
-        && wire.closed().is_none()
+        && wire.close_reason().is_none()
         && looks.next().is_some()
     {
         settings.clock.sleep(LOOK_AGAIN).await;
     }
     let fault = fault_within(&failed);
-    if let Some(Fault::AddressDenied { host, address }) = fault {
+    if let Some(McpFault::AddressDenied { host, address }) = fault {
         let (server, host) = (settings.name.clone(), host.into());
         return Err(McpError::AddressDenied { server, host, address }.into());
     }
-    let (status, why) = match (wire.closed(), fault) {
+    let (status, why) = match (wire.close_reason(), fault) {
         // The reason includes the standard error.
         (Some(why), _) => (None, why),
         (None, Some(fault)) => (fault.status(), fault.to_string()),
@@ -173,7 +173,7 @@ fn is_answer(error: &ClientInitializeError) -> bool {
 }
 
 /// Returns the revisions that a server names when it refuses another one.
-fn supported(error: &ClientInitializeError) -> Vec<&str> {
+fn supported_revisions(error: &ClientInitializeError) -> Vec<&str> {
     match error {
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
             server_supported.iter().map(ProtocolVersion::as_str).collect()
@@ -183,26 +183,28 @@ fn supported(error: &ClientInitializeError) -> Vec<&str> {
             data.into_iter().flatten().filter_map(|it| it.as_str()).collect()
         }
         ClientInitializeError::LegacyFallbackFailed { discover, fallback } => {
-            [supported(fallback), supported(discover)].concat()
+            [supported_revisions(fallback), supported_revisions(discover)].concat()
         }
         _ => Vec::new(),
     }
 }
 
 /// Returns the fault that kept a message of the initialisation from being answered.
-fn fault_within(error: &ClientInitializeError) -> Option<Fault> {
+fn fault_within(error: &ClientInitializeError) -> Option<McpFault> {
     match error {
-        ClientInitializeError::TransportError { error, .. } => fault_of(error.error.as_ref()),
+        ClientInitializeError::TransportError { error, .. } => {
+            transport_fault(error.error.as_ref())
+        }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fault_within(fallback),
         _ => None,
     }
 }
 
 /// Returns the fault in an error of a transport.
-pub(super) fn fault_of(error: &(dyn Error + 'static)) -> Option<Fault> {
+pub(super) fn transport_fault(error: &(dyn Error + 'static)) -> Option<McpFault> {
     match error.downcast_ref::<StreamableHttpError<HttpFault>>()? {
         StreamableHttpError::Client(HttpFault(fault)) => Some(fault.clone()),
-        other => Some(Fault::Lost(format!("failed: {}", Chain(other)))),
+        other => Some(McpFault::Lost(format!("failed: {}", Chain(other)))),
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::spawn::{Input, Running};
+use crate::spawn::{Input, RunningProgram};
 
 /// Time limit of waiting for a killed program.
 const KILLED_WAIT: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ impl KeptProgram {
     /// Keeps a running program and its input. If the input were closed, the program might exit, and would no longer be
     /// the parent by which its child processes are found.
     pub(super) fn keep(
-        mut running: Box<dyn Running>,
+        mut running: Box<dyn RunningProgram>,
         input: Arc<Mutex<Input>>,
         programs: &TaskTracker,
     ) -> Arc<Self> {
@@ -61,7 +61,7 @@ impl KeptProgram {
     }
 
     /// Waits for the program's end, and describes it. Remaining processes of the program are killed.
-    pub(super) async fn ended(&self) -> String {
+    pub(super) async fn wait_for_end(&self) -> String {
         self.ends.cancel();
         let mut end = self.end.clone();
         let end = end.wait_for(Option::is_some).await;

@@ -13,16 +13,16 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use serde_json::value::RawValue;
 
-use super::said::Said;
-use super::wire::{Sent, Wire};
-use super::{Connection, fault_of};
-use crate::fault::Fault;
-use crate::progress::{Progressing, Watched};
+use super::said::CallPayload;
+use super::wire::{RequestState, Wire};
+use super::{Connection, transport_fault};
+use crate::fault::McpFault;
+use crate::progress::{ProgressRegistry, WatchedCall};
 
 /// A request without a result.
 #[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) fault: Fault,
+pub(crate) struct FailedRequest {
+    pub(crate) fault: McpFault,
     /// Whether the server may have received the request.
     pub(crate) left: bool,
 }
@@ -43,10 +43,10 @@ impl Connection {
     pub(crate) async fn call(
         &self,
         params: CallToolRequestParams,
-        said: Said,
+        said: CallPayload,
         meta: RequestMetaObject,
-        watched: Arc<Watched>,
-    ) -> Result<Box<RawValue>, Failed> {
+        watched: Arc<WatchedCall>,
+    ) -> Result<Box<RawValue>, FailedRequest> {
         let patience = Arc::clone(&watched.patience);
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(said);
@@ -61,14 +61,14 @@ impl Connection {
         &self,
         cursor: Option<String>,
         over: impl Future<Output = Duration>,
-    ) -> Result<Page, Fault> {
+    ) -> Result<Page, McpFault> {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let request = ListToolsRequest::with_param(params);
         let request = ClientRequest::ListToolsRequest(request);
         let options = PeerRequestOptions::no_options();
         let page = self.request(request, options, None, over).await;
         let (read, sent) = page.map_err(|failed| failed.fault)?;
-        let unreadable = || Fault::Unreadable("the answer is no list of tools".to_owned());
+        let unreadable = || McpFault::Unreadable("the answer is no list of tools".to_owned());
         let accepted = match read {
             ServerResult::ListToolsResult(page) => {
                 Some(page.tools.into_iter().map(|tool| tool.name.into_owned()).collect())
@@ -84,7 +84,7 @@ impl Connection {
         &self,
         clock: &Arc<dyn Clock>,
         timeout: Duration,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), McpFault> {
         let request = ClientRequest::PingRequest(PingRequest::default());
         let over = async {
             clock.sleep(timeout).await;
@@ -98,15 +98,16 @@ impl Connection {
         &self,
         request: ClientRequest,
         options: PeerRequestOptions,
-        watched: Option<Arc<Watched>>,
+        watched: Option<Arc<WatchedCall>>,
         over: impl Future<Output = Duration>,
-    ) -> Result<(ServerResult, Sent), Failed> {
+    ) -> Result<(ServerResult, RequestState), FailedRequest> {
         let sent = self.service.send_cancellable_request(request, options);
         let key =
             |handle: &RequestHandle<RoleClient>| (handle.progress_token.clone(), handle.id.clone());
         let sent = self.progressing.watch(watched, key, sent).await;
-        let handle = sent.map_err(|_| Failed { fault: self.gone(false), left: false })?;
-        let mut waiting = Waiting {
+        let handle =
+            sent.map_err(|_| FailedRequest { fault: self.closed_fault(false), left: false })?;
+        let mut waiting = PendingRequest {
             handle: Some(handle),
             wire: Arc::clone(&self.wire),
             progressing: Arc::clone(&self.progressing),
@@ -118,7 +119,7 @@ impl Connection {
                 // The caller receives the outcome before the server is notified.
                 self.is_suspect.store(true, Ordering::Relaxed);
                 let left = waiting.wire.has_left(waiting.id().as_ref());
-                return Err(Failed { fault: Fault::TimedOut(after), left });
+                return Err(FailedRequest { fault: McpFault::TimedOut(after), left });
             }
         };
         let mut sent = waiting.end();
@@ -127,45 +128,53 @@ impl Connection {
             Err(error) => {
                 let left = sent.left;
                 let status = sent.status;
-                let fault = sent.fault.take().unwrap_or_else(|| self.fault_of(error, left, status));
-                Err(Failed { fault, left })
+                let fault = sent
+                    .fault
+                    .take()
+                    .unwrap_or_else(|| self.convert_service_error(error, left, status));
+                Err(FailedRequest { fault, left })
             }
         }
     }
 
     /// Converts an error of `rmcp`.
-    fn fault_of(&self, error: ServiceError, left: bool, status: Option<u16>) -> Fault {
+    fn convert_service_error(
+        &self,
+        error: ServiceError,
+        left: bool,
+        status: Option<u16>,
+    ) -> McpFault {
         match error {
             ServiceError::McpError(error) => {
                 let message = error.message.into_owned();
-                Fault::Protocol { code: error.code.0, message, status }
+                McpFault::Protocol { code: error.code.0, message, status }
             }
             ServiceError::TransportSend(error) => {
-                fault_of(error.error.as_ref()).unwrap_or_else(|| self.gone(left))
+                transport_fault(error.error.as_ref()).unwrap_or_else(|| self.closed_fault(left))
             }
-            ServiceError::TransportClosed => self.gone(left),
-            _ => Fault::Unreadable("the answer is not what was asked for".to_owned()),
+            ServiceError::TransportClosed => self.closed_fault(left),
+            _ => McpFault::Unreadable("the answer is not what was asked for".to_owned()),
         }
     }
 
-    fn gone(&self, left: bool) -> Fault {
-        let why = self.wire.closed().unwrap_or_else(|| "cut its answer".to_owned());
-        if left { Fault::Lost(why) } else { Fault::NotSent(why) }
+    fn closed_fault(&self, left: bool) -> McpFault {
+        let why = self.wire.close_reason().unwrap_or_else(|| "cut its answer".to_owned());
+        if left { McpFault::Lost(why) } else { McpFault::NotSent(why) }
     }
 }
 
-fn unreadable(why: &str) -> Failed {
-    Failed { fault: Fault::Unreadable(why.to_owned()), left: true }
+fn unreadable(why: &str) -> FailedRequest {
+    FailedRequest { fault: McpFault::Unreadable(why.to_owned()), left: true }
 }
 
 /// A request that waits for its answer. Dropping it before that notifies the server.
-struct Waiting {
+struct PendingRequest {
     handle: Option<RequestHandle<RoleClient>>,
     wire: Arc<Wire>,
-    progressing: Arc<Progressing>,
+    progressing: Arc<ProgressRegistry>,
 }
 
-impl Waiting {
+impl PendingRequest {
     async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
         match &mut self.handle {
             Some(handle) => (&mut handle.rx).await.unwrap_or(Err(ServiceError::TransportClosed)),
@@ -178,14 +187,14 @@ impl Waiting {
     }
 
     /// Forgets an answered request.
-    fn end(&mut self) -> Sent {
-        let Some(handle) = self.handle.take() else { return Sent::default() };
+    fn end(&mut self) -> RequestState {
+        let Some(handle) = self.handle.take() else { return RequestState::default() };
         self.progressing.forget(handle.progress_token);
         self.wire.end(&handle.id)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         self.progressing.forget(handle.progress_token.clone());

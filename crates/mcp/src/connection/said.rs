@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// Arguments of the model and input of people for a call. They accompany the request to its transport, because the
 /// trees that `rmcp` holds have lost the text of their numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct CallPayload {
     pub(crate) arguments: JsonText,
     pub(crate) input_responses: Option<BTreeMap<String, JsonText>>,
 }
@@ -34,8 +34,8 @@ struct WrittenParams<'a> {
 }
 
 /// Writes a message.
-pub(super) fn written(message: &ClientJsonRpcMessage) -> Result<Vec<u8>, serde_json::Error> {
-    let Some(Said { arguments, input_responses }) = said(message) else {
+pub(super) fn write_message(message: &ClientJsonRpcMessage) -> Result<Vec<u8>, serde_json::Error> {
+    let Some(CallPayload { arguments, input_responses }) = find_payload(message) else {
         return serde_json::to_vec(message);
     };
     let Value::Object(mut rest) = serde_json::to_value(message)? else {
@@ -51,7 +51,7 @@ pub(super) fn written(message: &ClientJsonRpcMessage) -> Result<Vec<u8>, serde_j
     serde_json::to_vec(&WrittenCall { params, rest })
 }
 
-fn said(message: &ClientJsonRpcMessage) -> Option<&Said> {
+fn find_payload(message: &ClientJsonRpcMessage) -> Option<&CallPayload> {
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     let ClientRequest::CallToolRequest(call) = &request.request else { return None };
     call.extensions.get()

@@ -16,7 +16,7 @@ const SHOWN_CHARS: usize = 300;
 
 /// The last 8 KiB of standard error, without secrets.
 #[derive(Debug)]
-pub(crate) struct Stderr {
+pub(crate) struct StderrTail {
     redactor: Redactor,
     tail: Mutex<Tail>,
     ended: CancellationToken,
@@ -28,7 +28,7 @@ struct Tail {
     is_cut: bool,
 }
 
-impl Stderr {
+impl StderrTail {
     pub(super) fn new(redactor: Redactor) -> Arc<Self> {
         let ended = CancellationToken::new();
         Arc::new(Self { redactor, tail: Mutex::default(), ended })
@@ -54,7 +54,7 @@ impl Stderr {
     }
 
     /// Completes at the end of standard error.
-    pub(super) async fn ended(&self) {
+    pub(super) async fn wait_for_end(&self) {
         self.ended.cancelled().await;
     }
 
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     async fn text(redactor: Redactor, written: &str) -> String {
-        let stderr = Stderr::new(redactor);
+        let stderr = StderrTail::new(redactor);
         let output = std::io::Cursor::new(written.as_bytes().to_vec());
         Arc::clone(&stderr).read(Box::new(output)).await;
-        stderr.ended().await;
+        stderr.wait_for_end().await;
         stderr.text()
     }
 

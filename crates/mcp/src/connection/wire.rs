@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::written::messages;
 use self::written::{names_revisions, read_error, readable_tools};
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::secrets::Secrets;
 
 /// Maximum time for a server to answer that it does not know the current revision, at most half of its start's time
@@ -42,7 +42,7 @@ pub(crate) struct Wire {
 
 #[derive(Debug, Default)]
 struct WireState {
-    requests: HashMap<RequestId, Sent>,
+    requests: HashMap<RequestId, RequestState>,
     /// Dropped calls that the server may still be running.
     given_up: HashSet<RequestId>,
     has_session: bool,
@@ -54,7 +54,7 @@ struct WireState {
 
 /// State of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct RequestState {
     is_call: bool,
     is_list: bool,
     /// Whether the request is known only to servers of the current revision.
@@ -65,12 +65,12 @@ pub(crate) struct Sent {
     /// HTTP status of a protocol error, unless it is success.
     pub(crate) status: Option<u16>,
     /// The reason that there is no answer.
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<McpFault>,
     /// The result of a call or of a list, as the server wrote it.
     pub(crate) result: Option<Box<RawValue>>,
 }
 
-impl Sent {
+impl RequestState {
     /// Stores the result of a call, and returns its replacement for `rmcp`.
     fn keep(&mut self, written: &RawValue) -> Value {
         self.result = Some(written.to_owned());
@@ -87,7 +87,7 @@ impl Sent {
             None => read_value(written.get()),
         };
         let result = read.map_err(|error| {
-            self.fault = Some(Fault::Unreadable(error.to_string()));
+            self.fault = Some(McpFault::Unreadable(error.to_string()));
             read_error("null")
         })?;
         if self.is_probe && result["supportedVersions"].is_null() {
@@ -109,13 +109,13 @@ impl Wire {
         let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
         let is_probe = is_probe(&request.request);
         let is_list = matches!(request.request, ClientRequest::ListToolsRequest(_));
-        let sent = Sent { is_call, is_list, is_probe, ..Sent::default() };
+        let sent = RequestState { is_call, is_list, is_probe, ..RequestState::default() };
         self.state().requests.insert(request.id.clone(), sent);
         Some(request.id.clone())
     }
 
     /// Records that the server may receive the request from now on.
-    pub(crate) fn left(&self, id: &RequestId) {
+    pub(crate) fn mark_left(&self, id: &RequestId) {
         self.change(id, |sent| sent.left = true);
     }
 
@@ -125,7 +125,7 @@ impl Wire {
     }
 
     /// Records the HTTP status of a protocol error.
-    pub(crate) fn refused(&self, id: &RequestId, status: u16) {
+    pub(crate) fn record_status(&self, id: &RequestId, status: u16) {
         self.change(id, |sent| sent.status = Some(status));
     }
 
@@ -145,14 +145,14 @@ impl Wire {
     }
 
     /// Records why a request gets no answer; the first reason is kept.
-    pub(crate) fn fail(&self, id: &RequestId, fault: Fault) {
+    pub(crate) fn fail(&self, id: &RequestId, fault: McpFault) {
         self.change(id, |sent| {
             sent.fault.get_or_insert(fault);
         });
     }
 
     /// Records why the waiting requests get no answer, and returns their ids.
-    pub(crate) fn fail_all(&self, fault: &Fault) -> Vec<RequestId> {
+    pub(crate) fn fail_all(&self, fault: &McpFault) -> Vec<RequestId> {
         let mut state = self.state();
         let waiting = state.requests.iter_mut().filter(|(_, sent)| !sent.is_answered);
         waiting
@@ -165,7 +165,7 @@ impl Wire {
     }
 
     /// Removes a request, and returns its state. A request that no transport saw was never sent.
-    pub(crate) fn end(&self, id: &RequestId) -> Sent {
+    pub(crate) fn end(&self, id: &RequestId) -> RequestState {
         self.state().requests.remove(id).unwrap_or_default()
     }
 
@@ -202,7 +202,7 @@ impl Wire {
     }
 
     /// Returns the reason that nothing can be sent any more.
-    pub(crate) fn closed(&self) -> Option<String> {
+    pub(crate) fn close_reason(&self) -> Option<String> {
         self.state().closed.clone()
     }
 
@@ -215,12 +215,12 @@ impl Wire {
 
     /// Keeps the result of a call from being parsed by `rmcp`, which picks the first of its twenty kinds of result that
     /// fits, and loses unknown fields and the text of all numbers. The result is kept as it was written, in
-    /// [`Sent::result`], and replaced in the message.
+    /// [`RequestState::result`], and replaced in the message.
     pub(crate) fn unread<'a>(&self, message: &'a RawValue) -> Option<Cow<'a, RawValue>> {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
         let (result, error) = (fields.get("result"), fields.get("error"));
         if fields.contains_key("method") || (result.is_none() && error.is_none()) {
-            return self.redacted(message);
+            return self.redact_message(message);
         }
         let id = serde_json::from_str(fields.get("id")?.get()).ok()?;
         let mut state = self.state();
@@ -238,11 +238,12 @@ impl Wire {
             return None;
         }
         sent.is_answered = true;
-        let error = error.filter(|error| error.get() != "null").map(|error| self.redacted(error));
+        let error =
+            error.filter(|error| error.get() != "null").map(|error| self.redact_message(error));
         let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
         let answer = match (error, result) {
             (None, Some(result)) if sent.is_call => Ok(sent.keep(result)),
-            (None, Some(result)) => sent.take_result(&self.redacted(result)?),
+            (None, Some(result)) => sent.take_result(&self.redact_message(result)?),
             (error, _) => Err(error.unwrap_or_else(|| read_error("null"))),
         };
         let id = id.into_json_value();
@@ -261,14 +262,14 @@ impl Wire {
     }
 
     /// Redacts a message.
-    fn redacted<'a>(&self, written: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+    fn redact_message<'a>(&self, written: &'a RawValue) -> Option<Cow<'a, RawValue>> {
         match self.secrets.redactor().redact_held(written.get()) {
             Cow::Borrowed(_) => Some(Cow::Borrowed(written)),
             Cow::Owned(text) => RawValue::from_string(text).ok().map(Cow::Owned),
         }
     }
 
-    fn change(&self, id: &RequestId, change: impl FnOnce(&mut Sent)) {
+    fn change(&self, id: &RequestId, change: impl FnOnce(&mut RequestState)) {
         if let Some(sent) = self.state().requests.get_mut(id) {
             change(sent);
         }
@@ -351,7 +352,7 @@ mod tests {
         wire.give_up(&RequestId::Number(7));
         assert!(!wire.has_given_up(), "the server never had it");
         let wire = waiting();
-        wire.left(&RequestId::Number(7));
+        wire.mark_left(&RequestId::Number(7));
         wire.give_up(&RequestId::Number(7));
         assert!(wire.has_given_up());
         assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());

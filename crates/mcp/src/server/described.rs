@@ -20,7 +20,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The description of a server, before any check.
 #[derive(Clone)]
-pub(super) struct Described {
+pub(super) struct ServerDescription {
     pub(super) name: String,
     pub(super) reached: Reached,
     pub(super) variables: BTreeMap<String, String>,
@@ -49,7 +49,7 @@ pub(super) enum Reached {
     Url(String),
 }
 
-impl Described {
+impl ServerDescription {
     pub(super) fn new(name: String, reached: Reached) -> Self {
         Self {
             name,

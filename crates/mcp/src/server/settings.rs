@@ -13,9 +13,9 @@ use http::{HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 use tokio_util::task::TaskTracker;
 
-use super::described::{Described, Reached};
+use super::described::{Reached, ServerDescription};
 use crate::McpError;
-use crate::connection::Opening;
+use crate::connection::FirstRequest;
 use crate::http_client::http_client;
 use crate::oauth::Login;
 use crate::progress::OnProgress;
@@ -32,7 +32,7 @@ const MAX_NAMES: usize = 10;
 /// The checked settings of a server.
 pub(crate) struct Settings {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) place: ServerLocation,
     /// Capability that its tools require.
     pub(crate) capability: String,
     pub(crate) timeout: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct Settings {
     pub(crate) on_progress: Option<OnProgress>,
     /// Tracker of the tasks that keep its programs.
     pub(crate) programs: TaskTracker,
-    opening: Mutex<Opening>,
+    opening: Mutex<FirstRequest>,
     only: Option<Vec<Pattern>>,
     idempotent: Vec<Pattern>,
     read_only: Vec<Pattern>,
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
 }
 
 /// The location of a server.
-pub(crate) enum Place {
+pub(crate) enum ServerLocation {
     Command {
         command: ServerCommand,
         spawner: Arc<dyn Spawn>,
@@ -68,22 +68,22 @@ pub(crate) enum Place {
 
 impl Settings {
     /// Checks a description.
-    pub(super) fn new(server: Described) -> Result<Self, McpError> {
+    pub(super) fn new(server: ServerDescription) -> Result<Self, McpError> {
         let name = server.name.clone();
-        checked(server).map_err(|why| McpError::Misconfigured { server: name, why })
+        build_settings(server).map_err(|why| McpError::Misconfigured { server: name, why })
     }
 
     /// Returns the first request for the server, as far as it is known.
-    pub(crate) fn opening(&self) -> Opening {
+    pub(crate) fn opening(&self) -> FirstRequest {
         self.found_out().clone()
     }
 
     /// Stores the first request for the next start of the server.
-    pub(crate) fn remember(&self, opening: Opening) {
+    pub(crate) fn remember(&self, opening: FirstRequest) {
         *self.found_out() = opening;
     }
 
-    fn found_out(&self) -> MutexGuard<'_, Opening> {
+    fn found_out(&self) -> MutexGuard<'_, FirstRequest> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,7 +119,8 @@ impl Settings {
             only.map(|it| ("only", it)).chain(self.approval.iter().map(|it| ("approval", it)));
         if let Some((word, pattern)) = needed.into_iter().find(|(_, pattern)| unmatched(pattern)) {
             let names = listed.iter().take(MAX_NAMES);
-            let names: Vec<String> = names.map(|name| format!("`{}`", shown(name))).collect();
+            let names: Vec<String> =
+                names.map(|name| format!("`{}`", sanitize_name(name))).collect();
             let more = if listed.len() > MAX_NAMES { ", …" } else { "" };
             let names = names.join(", ");
             let why =
@@ -140,7 +141,7 @@ impl Settings {
     }
 }
 
-fn checked(server: Described) -> Result<Settings, String> {
+fn build_settings(server: ServerDescription) -> Result<Settings, String> {
     check_name(&server.name)?;
     if server.timeout.is_zero() {
         return Err("its timeout must not be zero".to_owned());
@@ -187,7 +188,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn redactor(server: &Described) -> Redactor {
+fn redactor(server: &ServerDescription) -> Redactor {
     let values = server.headers.iter().map(|(_, value)| value.as_str());
     // In `Bearer KEY`, the key is the part that a server repeats.
     let keys = server.headers.iter().filter_map(|(_, value)| value.split_once(' ').map(|it| it.1));
@@ -198,7 +199,7 @@ fn redactor(server: &Described) -> Redactor {
     all.fold(server.redactor.clone(), |redactor, secret| redactor.with_secret(secret))
 }
 
-fn program(server: &Described, command: &[String]) -> Result<Place, String> {
+fn program(server: &ServerDescription, command: &[String]) -> Result<ServerLocation, String> {
     let Some((program, arguments)) =
         command.split_first().filter(|(program, _)| !program.is_empty())
     else {
@@ -210,14 +211,14 @@ fn program(server: &Described, command: &[String]) -> Result<Place, String> {
     let mut command = ServerCommand::new(program, arguments.iter().cloned());
     command.folder.clone_from(&server.folder);
     command.variables.clone_from(&server.variables);
-    Ok(Place::Command { command, spawner: Arc::clone(&server.spawner) })
+    Ok(ServerLocation::Command { command, spawner: Arc::clone(&server.spawner) })
 }
 
 fn endpoint(
-    server: &Described,
+    server: &ServerDescription,
     url: &str,
     secrets: &Arc<Secrets>,
-) -> Result<(Place, String), String> {
+) -> Result<(ServerLocation, String), String> {
     let url = Url::parse(url).map_err(|error| format!("its URL is not valid: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the scheme of its URL is neither `http` nor `https`".to_owned());
@@ -237,7 +238,7 @@ fn endpoint(
         let (grants, secrets) = (server.grants.clone(), Arc::clone(secrets));
         Arc::new(Login::new(credentials, url.clone(), client.clone(), grants, secrets))
     });
-    Ok((Place::Url { url, headers, client, login }, capability))
+    Ok((ServerLocation::Url { url, headers, client, login }, capability))
 }
 
 fn header((name, value): &(String, String)) -> Result<(HeaderName, HeaderValue), String> {
@@ -261,7 +262,7 @@ fn patterns(patterns: &[String]) -> Result<Vec<Pattern>, String> {
 }
 
 /// Returns the beginning of a name, without control characters.
-pub(crate) fn shown(name: &str) -> String {
+pub(crate) fn sanitize_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect()
 }
 

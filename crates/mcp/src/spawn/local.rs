@@ -5,7 +5,7 @@ use std::io;
 use async_trait::async_trait;
 use backstop_process::Processes;
 
-use super::{Running, ServerCommand, Spawn, Spawned};
+use super::{RunningProgram, ServerCommand, Spawn, SpawnedProgram};
 
 /// Starts programs with the rights of this process, each in its own process group.
 ///
@@ -18,7 +18,7 @@ pub struct LocalSpawner;
 
 #[async_trait]
 impl Spawn for LocalSpawner {
-    async fn spawn(&self, command: &ServerCommand) -> io::Result<Spawned> {
+    async fn spawn(&self, command: &ServerCommand) -> io::Result<SpawnedProgram> {
         let mut processes = Processes::start(&command.program, |started| {
             started.args(&command.arguments).env_clear().envs(&command.variables);
             if let Some(folder) = &command.folder {
@@ -28,19 +28,19 @@ impl Spawn for LocalSpawner {
         let (Some(stdin), Some(stdout), Some(stderr)) = processes.streams() else {
             return Err(io::Error::other("the program has no pipes"));
         };
-        let program = Box::new(Program { processes, ended: None });
-        Ok(Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), program))
+        let program = Box::new(LocalProgram { processes, ended: None });
+        Ok(SpawnedProgram::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), program))
     }
 }
 
-struct Program {
+struct LocalProgram {
     processes: Processes,
     /// The status of its end.
     ended: Option<String>,
 }
 
 #[async_trait]
-impl Running for Program {
+impl RunningProgram for LocalProgram {
     async fn wait(&mut self) -> io::Result<String> {
         if let Some(ended) = &self.ended {
             return Ok(ended.clone());

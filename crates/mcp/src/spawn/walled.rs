@@ -8,7 +8,7 @@ use backstop_process::Credential;
 use layer0::error::EnvError;
 use layer0::failure::Chain;
 
-use super::{Running, ServerCommand, Spawn, Spawned};
+use super::{RunningProgram, ServerCommand, Spawn, SpawnedProgram};
 
 /// Starts programs within walls, each in its own.
 ///
@@ -45,7 +45,7 @@ impl WalledSpawner {
 
 #[async_trait]
 impl Spawn for WalledSpawner {
-    async fn spawn(&self, command: &ServerCommand) -> io::Result<Spawned> {
+    async fn spawn(&self, command: &ServerCommand) -> io::Result<SpawnedProgram> {
         let failed = |error: EnvError| io::Error::other(error);
         let folder = command.folder.clone().unwrap_or_else(|| ".".into());
         let mut variables = command.variables.clone();
@@ -62,10 +62,11 @@ impl Spawn for WalledSpawner {
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("the program has no pipes"));
         };
-        let held = walled.held();
+        let held = walled.blocked_operations();
         let running = Box::new(WalledRunning(Some(walled)));
-        let spawned = Spawned::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running);
-        let spawned = spawned.held(move || held.all());
+        let spawned =
+            SpawnedProgram::new(Box::new(stdin), Box::new(stdout), Box::new(stderr), running);
+        let spawned = spawned.with_blocked_operations(move || held.all());
         Ok(secrets.iter().fold(spawned, |spawned, secret| spawned.secret(secret.expose())))
     }
 }
@@ -74,7 +75,7 @@ impl Spawn for WalledSpawner {
 struct WalledRunning(Option<Walled>);
 
 #[async_trait]
-impl Running for WalledRunning {
+impl RunningProgram for WalledRunning {
     async fn wait(&mut self) -> io::Result<String> {
         let Some(walled) = &mut self.0 else { return Ok("killed".to_owned()) };
         let ended = walled.wait().await.map_err(io::Error::other)?;

@@ -15,8 +15,8 @@ use crate::server::Settings;
 ///
 /// A breaker of `backstop_retry` counts calls; this one counts connections, so that calls that failed together count
 /// once. Its limits are the same.
-pub(super) struct Link {
-    shared: Arc<Shared>,
+pub(super) struct ServerLink {
+    shared: Arc<SharedLink>,
     /// Held while the connection is probed.
     probing: Mutex<()>,
     /// Ends a running start.
@@ -24,7 +24,7 @@ pub(super) struct Link {
 }
 
 /// State of a start, which continues when the calls that wait for it are dropped.
-struct Shared {
+struct SharedLink {
     settings: Arc<Settings>,
     state: StdMutex<LinkState>,
     breaker: BreakerConfig,
@@ -36,7 +36,7 @@ struct Shared {
 /// A running start. It is removed with its task, even if the task panics, or if its runtime ends before the task is
 /// polled; the next call begins another one.
 struct RunningStart {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLink>,
     /// Sends the result to the calls that wait for the start.
     ended: watch::Sender<Option<Result<Arc<Connection>, Down>>>,
 }
@@ -53,7 +53,7 @@ impl Drop for RunningStart {
 }
 
 /// Receiver of a start's result; `None` while it is running.
-type Started = watch::Receiver<Option<Result<Arc<Connection>, Down>>>;
+type ConnectionReceiver = watch::Receiver<Option<Result<Arc<Connection>, Down>>>;
 
 struct LinkState {
     connection: Arc<Connection>,
@@ -65,7 +65,7 @@ struct LinkState {
     failed_at: Duration,
     last: String,
     /// The running start, shared by calls that lost a connection together.
-    start: Option<Started>,
+    start: Option<ConnectionReceiver>,
     /// Whether the connection is closed for good.
     is_closed: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) struct Down {
     pub(crate) status: Option<u16>,
 }
 
-impl Link {
+impl ServerLink {
     pub(super) fn new(
         settings: Arc<Settings>,
         connection: Connection,
@@ -96,7 +96,7 @@ impl Link {
             is_closed: false,
         };
         let over = CancellationToken::new();
-        let shared = Shared {
+        let shared = SharedLink {
             settings,
             state: StdMutex::new(state),
             breaker: BreakerConfig::new(),
@@ -160,14 +160,14 @@ impl Link {
     }
 }
 
-impl Shared {
+impl SharedLink {
     /// Begins a start.
-    fn start(self: &Arc<Self>, lost: &Connection) -> Result<Started, Down> {
+    fn start(self: &Arc<Self>, lost: &Connection) -> Result<ConnectionReceiver, Down> {
         if self.state().is_closed {
-            return Err(self.closed());
+            return Err(self.closed_error());
         }
         let now = self.settings.clock.monotonic();
-        let wait = self.lost(lost, now);
+        let wait = self.record_loss(lost, now);
         if let Some(open_for) = self.open_for(now) {
             let after = Seconds(open_for);
             let last = self.state().last.clone();
@@ -203,7 +203,7 @@ impl Shared {
                 let mut state = self.state();
                 if state.is_closed {
                     made.end();
-                    return Err(self.closed());
+                    return Err(self.closed_error());
                 }
                 (state.connection, state.is_counted) = (Arc::clone(&made), false);
                 drop(state);
@@ -230,22 +230,22 @@ impl Shared {
     /// Returns why a start ended without a connection: the client was closed, or the task of the start was dropped.
     fn explain_no_connection(&self) -> Down {
         if self.state().is_closed || self.over.is_cancelled() {
-            return self.closed();
+            return self.closed_error();
         }
         let why = format!("the start of MCP server `{}` was cut short", self.settings.name);
         Down { why, retry: Retry::Backoff, status: None }
     }
 
-    fn closed(&self) -> Down {
+    fn closed_error(&self) -> Down {
         let why = format!("MCP server `{}` was closed", self.settings.name);
         Down { why, retry: Retry::Never, status: None }
     }
 
     /// Counts the end of a connection, once, and returns the wait before the next one: none after the first failure,
     /// then a random time up to a bound that doubles.
-    fn lost(&self, connection: &Connection, now: Duration) -> Duration {
+    fn record_loss(&self, connection: &Connection, now: Duration) -> Duration {
         if !std::mem::replace(&mut self.state().is_counted, true) {
-            self.count(now, &connection.ended());
+            self.count(now, &connection.close_reason());
         }
         let state = self.state();
         let Some(doubled) = state.failures.checked_sub(2) else { return Duration::ZERO };

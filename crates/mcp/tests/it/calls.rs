@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_mcp::Progress;
+use backstop_mcp::CallProgress;
 use backstop_tool::{Arguments, Given, People, ToolContext, ToolError, ToolSource};
 use futures_util::future::join_all;
 use layer0::JsonText;
@@ -158,7 +158,7 @@ async fn progress_extends_a_call() {
     let server = server
         .timeout(Duration::from_secs(1))
         .max_timeout(Duration::from_millis(1_500))
-        .on_progress(Arc::new(move |progress: Progress| heard.lock().unwrap().push(progress)));
+        .on_progress(Arc::new(move |progress: CallProgress| heard.lock().unwrap().push(progress)));
     let client = server.connect().await.unwrap();
     let error = call(&client, "act").await.unwrap_err();
     assert_eq!(error.code(), "tool.timeout");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use backstop_mcp::{LocalSpawner, McpServer, ServerCommand, Spawn, Spawned};
+use backstop_mcp::{LocalSpawner, McpServer, ServerCommand, Spawn, SpawnedProgram};
 use backstop_tool::{Grants, ToolSource, Toolset};
 use layer0::failure::{Failure, hint};
 use libtest_mimic::Trial;
@@ -147,7 +147,7 @@ struct Watched(Mutex<Vec<ServerCommand>>);
 
 #[async_trait::async_trait]
 impl Spawn for Watched {
-    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<SpawnedProgram> {
         self.0.lock().unwrap().push(command.clone());
         LocalSpawner.spawn(command).await
     }
@@ -173,7 +173,7 @@ struct Fetching;
 
 #[async_trait::async_trait]
 impl Spawn for Fetching {
-    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<Spawned> {
+    async fn spawn(&self, command: &ServerCommand) -> std::io::Result<SpawnedProgram> {
         Ok(LocalSpawner.spawn(command).await?.secret("act is done"))
     }
 }

@@ -28,7 +28,7 @@ async fn shown(way: Way, result: Value, context: ToolContext) -> (String, Vec<Im
     let client = server.connect().await.unwrap();
     let output = tool(&client, "act").call(&Arguments::from(json!({})), &context).await;
     let text = match output {
-        Ok(output) => output.shown().into_owned(),
+        Ok(output) => output.display_text().into_owned(),
         Err(error) => backstop_tool::failed_text("act", &error),
     };
     (text, context.images.so_far().to_vec())

@@ -9,22 +9,22 @@ use layer0::id::RunId;
 use layer0::operator::{Caller, Waiting};
 use layer0::usage::{Allowance, Usage};
 
-use super::{Books, Open};
-use crate::usage::added;
+use super::{Books, UnendedDispatch};
+use crate::usage::add_usage;
 
 /// The caller that the operator itself reports to.
-pub(crate) struct Own(pub(crate) Arc<Books>);
+pub(crate) struct OwnCaller(pub(crate) Arc<Books>);
 
 #[async_trait]
-impl Caller for Own {
-    fn used(&self, usage: Usage) {
+impl Caller for OwnCaller {
+    fn report_usage(&self, usage: Usage) {
         self.0.state().stated = usage;
         self.0.tell_used();
     }
 
     async fn wait(&self, waiting: Waiting) {
         let above = self.0.above.clone();
-        let _pause = Pause::new(&self.0.limit);
+        let _pause = LimitPause::new(&self.0.limit);
         match above {
             Some(above) => above.wait(waiting).await,
             None => std::future::pending().await,
@@ -52,28 +52,28 @@ impl Caller for Own {
 }
 
 /// Guard that pauses a time limit until it is dropped.
-pub(crate) struct Pause<'a>(&'a Limit);
+pub(crate) struct LimitPause<'a>(&'a Limit);
 
-impl<'a> Pause<'a> {
+impl<'a> LimitPause<'a> {
     pub(crate) fn new(limit: &'a Limit) -> Self {
         limit.pause();
         Self(limit)
     }
 }
 
-impl Drop for Pause<'_> {
+impl Drop for LimitPause<'_> {
     fn drop(&mut self) {
         self.0.go_on();
     }
 }
 
 /// The caller that a child run reports to.
-pub(crate) struct Below {
+pub(crate) struct ChildCaller {
     pub(crate) books: Arc<Books>,
     pub(crate) run: RunId,
 }
 
-impl Below {
+impl ChildCaller {
     fn note_want(&self, wants_more: bool) {
         if let Some(open) = self.books.state().open.get_mut(&self.run) {
             open.wants_more = wants_more;
@@ -90,10 +90,10 @@ impl Below {
 }
 
 #[async_trait]
-impl Caller for Below {
-    fn used(&self, usage: Usage) {
+impl Caller for ChildCaller {
+    fn report_usage(&self, usage: Usage) {
         if let Some(open) = self.books.state().open.get_mut(&self.run) {
-            open.used = added(open.earlier, &usage);
+            open.used = add_usage(open.earlier, &usage);
         }
         self.books.tell_used();
     }
@@ -101,7 +101,7 @@ impl Caller for Below {
     async fn wait(&self, waiting: Waiting) {
         let mut changes = self.books.changed.subscribe();
         self.note(Some(waiting));
-        let _goes_on = GoesOn(self);
+        let _goes_on = WaitGuard(self);
         // Once the operator is suspended, the wait lasts until the child run has ended.
         while !self.books.state().leaves {
             if changes.changed().await.is_err() {
@@ -116,8 +116,8 @@ impl Caller for Below {
         loop {
             let asks = {
                 let mut state = self.books.state();
-                let left = state.left()?;
-                let rest = state.open.get(&self.run).and_then(Open::rest);
+                let left = state.remaining_allowance()?;
+                let rest = state.open.get(&self.run).and_then(UnendedDispatch::rest);
                 if rest.is_some_and(|rest| rest.used_up().is_some()) {
                     return None;
                 }
@@ -150,10 +150,10 @@ impl Caller for Below {
 }
 
 /// Guard that marks a child run as in need of more budget until it is dropped.
-struct Wants<'a>(&'a Below);
+struct Wants<'a>(&'a ChildCaller);
 
 impl<'a> Wants<'a> {
-    fn new(below: &'a Below) -> Self {
+    fn new(below: &'a ChildCaller) -> Self {
         below.note_want(true);
         Self(below)
     }
@@ -165,9 +165,9 @@ impl Drop for Wants<'_> {
     }
 }
 
-struct GoesOn<'a>(&'a Below);
+struct WaitGuard<'a>(&'a ChildCaller);
 
-impl Drop for GoesOn<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         // A child run that was asked to suspend ends now.
         if !self.0.books.state().leaves {

@@ -21,11 +21,11 @@ use thiserror::Error;
 
 use super::diverged::Diverged;
 use super::episode::{Episode, Underway};
-use super::ledger::Ledger;
-use super::line::{Above, Line};
-use super::progress::{MAX_RECOVERIES, Progress, StepRecord};
-use super::recorded::result_of;
-use super::text::value_of;
+use super::ledger::WorkflowLedger;
+use super::line::{Above, RunChannel};
+use super::progress::{MAX_RECOVERIES, StepRecord, WorkflowProgress};
+use super::recorded::find_result;
+use super::text::parse_value;
 use crate::books::{Books, Leaving, least};
 use crate::ids::{new_run_id, new_session_id};
 
@@ -73,12 +73,12 @@ impl Recorder {
         if !context.goes_on {
             return self.begin(run, task, context).await;
         }
-        match self.log.summary(&run).await.map_err(OperatorError::failed)? {
+        match self.log.summary(&run).await.map_err(OperatorError::from_failure)? {
             Some(summary) => self.take_up(summary, task, context).await,
             None if context.is_recorded => {
                 let is_below = context.parent.is_some();
                 let missing = if is_below { LogError::Lost(run) } else { LogError::NotFound(run) };
-                Err(OperatorError::failed(missing))
+                Err(OperatorError::from_failure(missing))
             }
             None => self.begin(run, task, context).await,
         }
@@ -92,20 +92,20 @@ impl Recorder {
     ) -> Result<Opened, OperatorError> {
         let session = match &context.session {
             Some(session) => {
-                check_session(session.as_str()).map_err(OperatorError::failed)?;
+                check_session(session.as_str()).map_err(OperatorError::from_failure)?;
                 session.clone()
             }
             None => new_session_id(self.clock.now()),
         };
-        let started = self.started(run.clone(), session, task, context).await?;
+        let started = self.build_run_started(run.clone(), session, task, context).await?;
         let writer = RunWriter::new(Arc::clone(&self.log), run);
-        let mut ledger = Ledger::new(writer, &self.clock, Progress::default());
+        let mut ledger = WorkflowLedger::new(writer, &self.clock, WorkflowProgress::default());
         ledger.note(started)?;
-        ledger.commit().await.map_err(OperatorError::failed)?;
+        ledger.commit().await.map_err(OperatorError::from_failure)?;
         Ok(self.underway(ledger, None, task, context))
     }
 
-    async fn started(
+    async fn build_run_started(
         &self,
         run: RunId,
         session: SessionId,
@@ -133,7 +133,7 @@ impl Recorder {
         started.key_id = self.log.key().map(|key| key.id().into());
         started.row_sealed = self.log.seals_rows();
         if started.parent.is_none() && context.session.is_some() {
-            self.join(&mut started, context).await.map_err(OperatorError::failed)?;
+            self.join(&mut started, context).await.map_err(OperatorError::from_failure)?;
         }
         Ok(started)
     }
@@ -166,13 +166,13 @@ impl Recorder {
     ) -> Result<Opened, OperatorError> {
         // Its usage until now counts in any case.
         if let Some(caller) = &context.caller {
-            caller.used(summary.usage);
+            caller.report_usage(summary.usage);
         }
         let is_over =
             |summary: &RunSummary| !summary.is_open() && !is_tried_again(summary, context);
         let ended = |run: &RunId, events: &[Event]| {
-            let open = || OperatorError::failed(LogError::Claimed(run.clone()));
-            Opened::Ended(result_of(events).unwrap_or_else(|| Err(open())))
+            let open = || OperatorError::from_failure(LogError::Claimed(run.clone()));
+            Opened::Ended(find_result(events).unwrap_or_else(|| Err(open())))
         };
         if is_over(&summary) {
             let (_, events) = self.read(&summary.run).await?;
@@ -183,7 +183,7 @@ impl Recorder {
             true => self.log.claim_with_loss(&summary.run).await,
             false => self.log.claim(&summary.run).await.map(|claim| (claim, None)),
         };
-        let (claim, lost) = claimed.map_err(OperatorError::failed)?;
+        let (claim, lost) = claimed.map_err(OperatorError::from_failure)?;
         let (summary, events) = self.read(&summary.run).await?;
         // Another process may have ended the run before it released the claim.
         if is_over(&summary) {
@@ -191,12 +191,12 @@ impl Recorder {
             return Ok(ended(&summary.run, &events));
         }
         let is_tried_again = is_tried_again(&summary, context);
-        let progress = Progress::of(&events)?;
+        let progress = WorkflowProgress::from_events(&events)?;
         let recorded = progress.started.as_ref().map(|started| &started.agent);
         let is_workflow = recorded.is_some_and(|recorded| recorded.is_workflow());
         let before = recorded.filter(|recorded| recorded.digest != self.record.digest).cloned();
         if !is_workflow || before.is_some() && !context.adopts {
-            return Err(self.diverged(&progress).into());
+            return Err(self.definition_mismatch(&progress).into());
         }
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
         // A step with a record counts the deaths of its process itself.
@@ -204,7 +204,7 @@ impl Recorder {
         let is_looping = !is_at_rest && progress.recoveries + 1 >= MAX_RECOVERIES;
         let (reason, writer) =
             (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
-        let mut ledger = Ledger::new(writer, &self.clock, progress);
+        let mut ledger = WorkflowLedger::new(writer, &self.clock, progress);
         if is_tried_again {
             let mut reopened = RunReopened::new(BY, reason);
             reopened.lost_tail = lost;
@@ -220,10 +220,10 @@ impl Recorder {
         if is_looping && !is_tried_again {
             let chain = vec![CrashLoop.to_string()];
             ledger.note(RunFailed::new(code::RUN_CRASH_LOOP, chain, ledger.usage()))?;
-            ledger.commit().await.map_err(OperatorError::failed)?;
-            return Ok(Opened::Ended(Err(OperatorError::failed(CrashLoop))));
+            ledger.commit().await.map_err(OperatorError::from_failure)?;
+            return Ok(Opened::Ended(Err(OperatorError::from_failure(CrashLoop))));
         }
-        ledger.commit().await.map_err(OperatorError::failed)?;
+        ledger.commit().await.map_err(OperatorError::from_failure)?;
         if before.is_some() {
             // The definition is adopted only once something follows from it: its code may not fit the record.
             ledger.adopt_later(RunResumed::new(BY).adopting(self.record.clone()));
@@ -232,21 +232,21 @@ impl Recorder {
     }
 
     async fn read(&self, run: &RunId) -> Result<(RunSummary, Vec<Event>), OperatorError> {
-        read_events(&*self.log, run).await.map_err(OperatorError::failed)
+        read_events(&*self.log, run).await.map_err(OperatorError::from_failure)
     }
 
     /// Refuses the run of an agent, or of a workflow with another name. A run of another definition is answered.
     fn check_name(&self, events: &[Event]) -> Result<(), OperatorError> {
-        let progress = Progress::of(events)?;
+        let progress = WorkflowProgress::from_events(events)?;
         let recorded = progress.started.as_ref().map(|started| &started.agent);
         match recorded.is_some_and(|it| it.is_workflow() && it.name == self.record.name) {
             true => Ok(()),
-            false => Err(self.diverged(&progress).into()),
+            false => Err(self.definition_mismatch(&progress).into()),
         }
     }
 
     /// Returns the error for a run of another workflow.
-    fn diverged(&self, progress: &Progress) -> Diverged {
+    fn definition_mismatch(&self, progress: &WorkflowProgress) -> Diverged {
         let recorded = progress.started.as_ref();
         let recorded = recorded.map_or("", |started| started.agent.definition.get());
         Diverged::of_record(1, recorded, self.record.definition.get())
@@ -255,18 +255,18 @@ impl Recorder {
     /// Builds the episode of a recorded run; `before` is the run's previous definition if it had another one.
     fn underway(
         &self,
-        ledger: Ledger,
+        ledger: WorkflowLedger,
         before: Option<Box<AgentRecord>>,
         task: &Task,
         context: &Context,
     ) -> Opened {
-        let (line, asks) = Line::new();
+        let (line, asks) = RunChannel::new();
         let progress = ledger.progress();
         let started = progress.started.as_deref();
         let first = started.and_then(|started| started.allowance.as_deref()).copied();
         let granted = progress.granted.iter().flatten();
         let allowance = first.map(|first| granted.fold(first, |all, more| all.plus(more)));
-        let allowed = self.allowed(&ledger, context);
+        let allowed = self.time_limit(&ledger, context);
         let left = allowed.map(|allowed| allowed.saturating_sub(progress.worked));
         let limit = Arc::new(Limit::new(Arc::clone(&self.clock), left));
         let above = context.caller.clone();
@@ -287,7 +287,7 @@ impl Recorder {
         let summary = ledger.summary();
         let (run, session) = (summary.run.clone(), summary.session.clone());
         let root = started.and_then(|started| started.root.clone()).unwrap_or_else(|| run.clone());
-        let mut own_task = Task::json(value_of(started.map_or("", |started| &started.input)));
+        let mut own_task = Task::json(parse_value(started.map_or("", |started| &started.input)));
         own_task.images = started.map(|started| Arc::clone(&started.images)).unwrap_or_default();
         let schema = started.and_then(|started| started.output_schema.as_ref());
         own_task.output_schema = schema.and_then(|schema| schema.read().ok());
@@ -325,7 +325,7 @@ impl Recorder {
     }
 
     /// Returns the time limit of the run, over all its episodes.
-    fn allowed(&self, ledger: &Ledger, context: &Context) -> Option<Duration> {
+    fn time_limit(&self, ledger: &WorkflowLedger, context: &Context) -> Option<Duration> {
         let progress = ledger.progress();
         if let Some(deadline) = context.deadline {
             return Some(progress.worked + deadline.since(self.clock.now()));

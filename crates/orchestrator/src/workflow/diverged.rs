@@ -17,7 +17,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub struct Diverged {
     /// The event if the record contradicts itself; otherwise the path of the step.
-    pub place: Place,
+    pub place: DivergencePoint,
     /// The value in the record.
     pub expected: String,
     /// The value found instead.
@@ -27,7 +27,7 @@ pub struct Diverged {
 /// The place at which a workflow and its record differ.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Place {
+pub enum DivergencePoint {
     /// An event of the record.
     #[error("event {0}")]
     Event(u64),
@@ -42,7 +42,11 @@ impl Diverged {
         expected: impl Into<String>,
         actual: impl Into<String>,
     ) -> Self {
-        Self { place: Place::Event(seq), expected: expected.into(), actual: actual.into() }
+        Self {
+            place: DivergencePoint::Event(seq),
+            expected: expected.into(),
+            actual: actual.into(),
+        }
     }
 
     pub(super) fn at_step(
@@ -50,7 +54,7 @@ impl Diverged {
         expected: impl Into<String>,
         actual: impl Into<String>,
     ) -> Self {
-        let place = Place::Step(path.to_owned());
+        let place = DivergencePoint::Step(path.to_owned());
         Self { place, expected: expected.into(), actual: actual.into() }
     }
 }
@@ -62,8 +66,8 @@ impl Failure for Diverged {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         let hint = match self.place {
-            Place::Event(_) => "the record was changed, or written by something else",
-            Place::Step(_) => {
+            DivergencePoint::Event(_) => "the record was changed, or written by something else",
+            DivergencePoint::Step(_) => {
                 "resume it with the code that began it, or begin anew; what it did is recorded as it was"
             }
         };
@@ -73,7 +77,7 @@ impl Failure for Diverged {
 
 impl From<Diverged> for OperatorError {
     fn from(diverged: Diverged) -> Self {
-        Self::failed(diverged)
+        Self::from_failure(diverged)
     }
 }
 

@@ -26,8 +26,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::halt::{Closing, Halt};
-use super::ledger::Ledger;
-use super::line::{Ask, Line, StepName};
+use super::ledger::WorkflowLedger;
+use super::line::{RunChannel, RunMessage, StepName};
 use crate::books::Books;
 use crate::task::closing_time;
 use underway::{Reply, Settled};
@@ -54,12 +54,12 @@ pub(super) struct Episode {
     pub(super) log: Arc<dyn EventLog>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) redactor: Redactor,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: WorkflowLedger,
     pub(super) books: Arc<Books>,
     pub(super) limit: Arc<Limit>,
     pub(super) orchestrator: Option<Arc<dyn Orchestrator>>,
-    pub(super) line: Line,
-    pub(super) asks: mpsc::UnboundedReceiver<Ask>,
+    pub(super) line: RunChannel,
+    pub(super) asks: mpsc::UnboundedReceiver<RunMessage>,
     /// Signals sent to the run in this process.
     pub(super) signals: Signals,
     /// Signals for its code.
@@ -70,9 +70,9 @@ pub(super) struct Episode {
 }
 
 /// An event that the episode handles.
-enum Happened {
+enum EpisodeEvent {
     Done(Result<Answer, OperatorError>),
-    Asked(Ask),
+    Asked(RunMessage),
     /// A reply from the record is ready to send.
     Recalled(Reply),
     /// Staged events are ready to commit.
@@ -90,7 +90,7 @@ enum Happened {
 }
 
 /// Events from outside that the episode waits for.
-struct Outside {
+struct OutsideEvents {
     inbox: Inbox,
     /// The time limit; `None` once it was reported.
     late: Option<BoxFuture>,
@@ -117,7 +117,7 @@ impl Episode {
             // Its process died before the run had ended.
             self.close(Closing::Cancelled);
         }
-        if self.limit.left().is_some_and(|left| left.is_zero()) {
+        if self.limit.time_left().is_some_and(|left| left.is_zero()) {
             // The time limit had passed before its process died: no step starts.
             self.close(Closing::Late);
         }
@@ -131,38 +131,38 @@ impl Episode {
             let happened = poll_fn(|cx| {
                 let done = code.as_mut().map(|code| code.as_mut().poll(cx));
                 if let Some(Poll::Ready(done)) = done {
-                    return Poll::Ready(Happened::Done(done.unwrap_or_else(|panic| {
-                        let why = format!("`{}`: {}", operator.name(), text::panicked(panic));
-                        Err(OperatorError::failed(OrchError::panicked(why)))
+                    return Poll::Ready(EpisodeEvent::Done(done.unwrap_or_else(|panic| {
+                        let why = format!("`{}`: {}", operator.name(), text::panic_message(panic));
+                        Err(OperatorError::from_failure(OrchError::from_panic(why)))
                     })));
                 }
                 self.poll_next(&mut outside, cx)
             });
             let taken = match happened.await {
-                Happened::Done(result) => {
+                EpisodeEvent::Done(result) => {
                     self.close(Closing::Done(result));
                     Ok(())
                 }
-                Happened::Late => {
+                EpisodeEvent::Late => {
                     self.close(Closing::Late);
                     Ok(())
                 }
-                Happened::Left => return self.leave().await,
-                Happened::Lost(error) => Err(error.into()),
-                Happened::Asked(ask) => self.take_ask(ask),
-                Happened::Recalled(reply) => {
+                EpisodeEvent::Left => return self.leave().await,
+                EpisodeEvent::Lost(error) => Err(error.into()),
+                EpisodeEvent::Asked(ask) => self.take_ask(ask),
+                EpisodeEvent::Recalled(reply) => {
                     reply();
                     Ok(())
                 }
-                Happened::Noted => self.commit().await,
-                Happened::Settled(settled) => self.take_settled(settled),
-                Happened::GivenUp(place) => {
+                EpisodeEvent::Noted => self.commit().await,
+                EpisodeEvent::Settled(settled) => self.take_settled(settled),
+                EpisodeEvent::GivenUp(place) => {
                     self.underway.give_up(place);
                     Ok(())
                 }
-                Happened::Signal(signal) => self.take_signal(signal),
-                Happened::Rows(messages) => self.take_rows(messages),
-                Happened::ClosingTime => {
+                EpisodeEvent::Signal(signal) => self.take_signal(signal),
+                EpisodeEvent::Rows(messages) => self.take_rows(messages),
+                EpisodeEvent::ClosingTime => {
                     let Self { underway, ledger, books, .. } = &mut self;
                     underway.stop_waiting(ledger, books).map_err(Halt::from)
                 }
@@ -170,67 +170,71 @@ impl Episode {
             match taken {
                 Ok(()) => {}
                 Err(Halt::Diverged(diverged)) => return Err(self.diverge(diverged).await),
-                Err(Halt::Storage(error)) => return Err(OperatorError::failed(error)),
+                Err(Halt::Storage(error)) => return Err(OperatorError::from_failure(error)),
             }
         }
     }
 
-    fn outside(&self) -> Outside {
+    fn outside(&self) -> OutsideEvents {
         let (books, line) = (Arc::clone(&self.books), self.line.clone());
         let note = move |waiting| {
             let line = line.clone();
             async move {
-                line.ask(|noted| Ask::AllWait { waiting, noted }).await;
+                line.ask(|noted| RunMessage::AllWait { waiting, noted }).await;
             }
         };
         let limit = Arc::clone(&self.limit);
         let (lease, run) = (self.ledger.lease().cloned(), self.run.clone());
-        Outside {
+        OutsideEvents {
             inbox: Box::pin(next_rows(InboxReader::new(&self.log, &self.run))),
-            late: Some(Box::pin(async move { limit.passed().await })),
+            late: Some(Box::pin(async move { limit.wait_for_end().await })),
             leaves: Box::pin(async move { books.follow(note).await }),
             lost: Box::pin(async move {
                 let Some(lease) = lease else { return std::future::pending().await };
-                lease.ended().await;
+                lease.wait_for_end().await;
                 lease.loss(&run)
             }),
         }
     }
 
     /// Polls requests before commits, so that events staged together are written together.
-    fn poll_next(&mut self, outside: &mut Outside, cx: &mut TaskContext<'_>) -> Poll<Happened> {
+    fn poll_next(
+        &mut self,
+        outside: &mut OutsideEvents,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<EpisodeEvent> {
         if let Poll::Ready(error) = outside.lost.as_mut().poll(cx) {
-            return Poll::Ready(Happened::Lost(error));
+            return Poll::Ready(EpisodeEvent::Lost(error));
         }
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
-            return Poll::Ready(Happened::Asked(ask));
+            return Poll::Ready(EpisodeEvent::Asked(ask));
         }
         if let Some(reply) = self.underway.next_recalled() {
-            return Poll::Ready(Happened::Recalled(reply));
+            return Poll::Ready(EpisodeEvent::Recalled(reply));
         }
         if !self.may_diverge() && (self.ledger.has_notes() || self.underway.is_due()) {
-            return Poll::Ready(Happened::Noted);
+            return Poll::Ready(EpisodeEvent::Noted);
         }
         if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
-            return Poll::Ready(Happened::Settled(settled));
+            return Poll::Ready(EpisodeEvent::Settled(settled));
         }
         if let Some(place) = self.underway.poll_given_up(cx) {
-            return Poll::Ready(Happened::GivenUp(place));
+            return Poll::Ready(EpisodeEvent::GivenUp(place));
         }
         if let Poll::Ready(signal) = self.signals.poll_take(cx) {
-            return Poll::Ready(Happened::Signal(signal));
+            return Poll::Ready(EpisodeEvent::Signal(signal));
         }
         if let Poll::Ready((inbox, messages)) = outside.inbox.as_mut().poll(cx) {
             outside.inbox = Box::pin(next_rows(inbox));
-            return Poll::Ready(Happened::Rows(messages));
+            return Poll::Ready(EpisodeEvent::Rows(messages));
         }
         if outside.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
             outside.late = None;
-            return Poll::Ready(Happened::Late);
+            return Poll::Ready(EpisodeEvent::Late);
         }
         match &mut self.underway.closing {
-            Some((_, time)) => time.as_mut().poll(cx).map(|()| Happened::ClosingTime),
-            None => outside.leaves.as_mut().poll(cx).map(|()| Happened::Left),
+            Some((_, time)) => time.as_mut().poll(cx).map(|()| EpisodeEvent::ClosingTime),
+            None => outside.leaves.as_mut().poll(cx).map(|()| EpisodeEvent::Left),
         }
     }
 
@@ -270,26 +274,26 @@ impl Episode {
         Ok(())
     }
 
-    fn take_ask(&mut self, ask: Ask) -> Result<(), Halt> {
+    fn take_ask(&mut self, ask: RunMessage) -> Result<(), Halt> {
         match ask {
-            Ask::Step(ask) => self.take_step(ask)?,
+            RunMessage::Step(ask) => self.take_step(ask)?,
             // The code has ended.
-            Ask::Route { .. } if self.underway.is_closing() => {}
-            Ask::Route { step, to, answer } => self.take_route(step, to, answer)?,
-            Ask::Retry { run, attempt, noted } => {
+            RunMessage::Route { .. } if self.underway.is_closing() => {}
+            RunMessage::Route { step, to, answer } => self.take_route(step, to, answer)?,
+            RunMessage::Retry { run, attempt, noted } => {
                 self.note_attempt(&run, attempt)?;
                 self.tell(noted, ());
             }
-            Ask::Wait { run, waiting, noted } => {
+            RunMessage::Wait { run, waiting, noted } => {
                 self.note_wait(&run, &waiting)?;
                 self.tell(noted, ());
             }
-            Ask::More { run, given, answer } => self.give_more(run, given, answer)?,
-            Ask::AllWait { waiting, noted } => {
+            RunMessage::More { run, given, answer } => self.give_more(run, given, answer)?,
+            RunMessage::AllWait { waiting, noted } => {
                 self.note_own_wait(waiting)?;
                 self.tell(noted, ());
             }
-            Ask::Granted { more, noted } => {
+            RunMessage::Granted { more, noted } => {
                 self.ledger.note(BudgetGranted::new(self.run.clone(), more))?;
                 self.tell(noted, ());
             }

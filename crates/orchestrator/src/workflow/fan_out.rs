@@ -19,8 +19,8 @@ pub enum OnFailure {
 }
 
 /// Returns the end of a workflow whose step did not complete.
-pub(super) fn stopped(answer: Answer) -> Answer {
-    let mut stopped = Answer::completed(answer.output);
+pub(super) fn propagate_stop(answer: Answer) -> Answer {
+    let mut stopped = Answer::from_output(answer.output);
     (stopped.stop, stopped.parked_until) = (answer.stop, answer.parked_until);
     stopped
 }
@@ -49,9 +49,11 @@ pub(super) async fn fan_out(
     while let Some((place, end)) = steps.next().await {
         match (on_failure, end) {
             // Steps that nothing waits for any more are stopped.
-            (OnFailure::FailFast, Err(error)) => return Err(error.after(done(&operators, &ends))),
+            (OnFailure::FailFast, Err(error)) => {
+                return Err(error.after(completed_steps(&operators, &ends)));
+            }
             (OnFailure::FailFast, Ok(answer)) if answer.stop != Stop::Completed => {
-                return Ok(stopped(answer));
+                return Ok(propagate_stop(answer));
             }
             (_, end) => ends[place] = Some(end),
         }
@@ -69,18 +71,21 @@ pub(super) async fn fan_out(
         }),
         (_, Err(error)) => json!({
             "operator": operator,
-            "error": { "reason": error.code(), "message": cause_of(&error) },
+            "error": { "reason": error.code(), "message": innermost_message(&error) },
         }),
     });
-    Ok(Answer::completed(output.collect()))
+    Ok(Answer::from_output(output.collect()))
 }
 
 /// Returns the innermost message of a failure: it is the same live and from a record.
-fn cause_of(error: &OperatorError) -> Value {
+fn innermost_message(error: &OperatorError) -> Value {
     chain(error).pop().into()
 }
 
-fn done(operators: &[String], ends: &[Option<Result<Answer, OperatorError>>]) -> Vec<StepDone> {
+fn completed_steps(
+    operators: &[String],
+    ends: &[Option<Result<Answer, OperatorError>>],
+) -> Vec<StepDone> {
     let ends = operators.iter().zip(ends).enumerate();
     let done = ends.filter_map(|(place, (operator, end))| {
         let answer = end.as_ref()?.as_ref().ok()?;

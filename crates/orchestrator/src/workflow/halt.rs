@@ -27,7 +27,7 @@ impl From<Diverged> for Halt {
 impl From<Halt> for OperatorError {
     fn from(end: Halt) -> Self {
         match end {
-            Halt::Storage(error) => Self::failed(error),
+            Halt::Storage(error) => Self::from_failure(error),
             Halt::Diverged(diverged) => diverged.into(),
         }
     }

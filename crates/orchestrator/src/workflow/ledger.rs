@@ -9,15 +9,15 @@ use layer0::event::{Actor, EventKind, RunResumed};
 use layer0::usage::Usage;
 
 use super::diverged::Diverged;
-use super::progress::Progress;
+use super::progress::WorkflowProgress;
 use crate::ids::new_run_id;
 
 /// Writer of the record. A staged event counts once it is committed.
-pub(super) struct Ledger {
+pub(super) struct WorkflowLedger {
     writer: RunWriter,
     clock: RunClock,
     seed: Seed,
-    progress: Progress,
+    progress: WorkflowProgress,
     has_notes: bool,
     adoption: Adoption,
 }
@@ -34,8 +34,12 @@ enum Adoption {
     Noted,
 }
 
-impl Ledger {
-    pub(super) fn new(writer: RunWriter, clock: &Arc<dyn Clock>, progress: Progress) -> Self {
+impl WorkflowLedger {
+    pub(super) fn new(
+        writer: RunWriter,
+        clock: &Arc<dyn Clock>,
+        progress: WorkflowProgress,
+    ) -> Self {
         let mut clock = RunClock::new(Arc::clone(clock));
         if writer.summary().last_seq > 0 {
             clock.not_before(progress.last_at());
@@ -44,7 +48,7 @@ impl Ledger {
         Self { writer, clock, seed, progress, has_notes: false, adoption: Adoption::default() }
     }
 
-    pub(super) const fn progress(&self) -> &Progress {
+    pub(super) const fn progress(&self) -> &WorkflowProgress {
         &self.progress
     }
 
@@ -93,7 +97,7 @@ impl Ledger {
     pub(super) fn note(&mut self, kind: impl Into<EventKind>) -> Result<(), Diverged> {
         self.note_adoption()?;
         let (kind, at, last) = (kind.into(), self.clock.now(), self.writer.summary().last_seq);
-        let cause = self.progress.cause_of(&kind).or((last > 0).then_some(last));
+        let cause = self.progress.find_cause(&kind).or((last > 0).then_some(last));
         self.progress.apply(last + 1, at, &kind)?;
         let actor = match &kind {
             EventKind::SignalReceived(_) => Actor::Person,

@@ -11,10 +11,10 @@ use layer0::operator::{Answer, Caller, Context, Task, Waiting};
 use layer0::usage::{Allowance, Usage};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::books::callers::Below;
+use crate::books::callers::ChildCaller;
 
 /// A request to the run, or a report.
-pub(super) enum Ask {
+pub(super) enum RunMessage {
     /// Request for the next step.
     Step(Box<StepAsk>),
     /// Request to take a route, unless another one is recorded.
@@ -55,7 +55,7 @@ impl StepName {
 /// A request for a step.
 pub(super) struct StepAsk {
     pub(super) name: StepName,
-    pub(super) target: Target,
+    pub(super) target: StepTarget,
     pub(super) task: Task,
     /// Number of steps that are to share the rest of the budget, including this one.
     pub(super) shares: Option<u32>,
@@ -64,12 +64,12 @@ pub(super) struct StepAsk {
 
 /// The operator of a step.
 #[derive(Clone)]
-pub(super) enum Target {
+pub(super) enum StepTarget {
     Named(Arc<str>),
     AtHand(Arc<dyn Operator>),
 }
 
-impl Target {
+impl StepTarget {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Named(name) => name,
@@ -80,16 +80,19 @@ impl Target {
 
 /// Channel to the run.
 #[derive(Clone)]
-pub(super) struct Line(mpsc::UnboundedSender<Ask>);
+pub(super) struct RunChannel(mpsc::UnboundedSender<RunMessage>);
 
-impl Line {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Ask>) {
+impl RunChannel {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<RunMessage>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self(sender), receiver)
     }
 
     /// Sends a request and waits for its answer; `None` once the run is over.
-    pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<T>) -> RunMessage,
+    ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.0.send(ask(answer)).ok()?;
         answered.await.ok()
@@ -98,21 +101,21 @@ impl Line {
 
 /// The caller of a step.
 pub(super) struct StepCaller {
-    pub(super) below: Below,
-    pub(super) line: Line,
+    pub(super) below: ChildCaller,
+    pub(super) line: RunChannel,
     /// The lease of the workflow's run.
     pub(super) lease: Option<Arc<dyn Lease>>,
 }
 
 #[async_trait]
 impl Caller for StepCaller {
-    fn used(&self, usage: Usage) {
-        self.below.used(usage);
+    fn report_usage(&self, usage: Usage) {
+        self.below.report_usage(usage);
     }
 
     async fn wait(&self, waiting: Waiting) {
         let (run, told) = (self.below.run.clone(), waiting.clone());
-        match self.line.ask(|noted| Ask::Wait { run, waiting: told, noted }).await {
+        match self.line.ask(|noted| RunMessage::Wait { run, waiting: told, noted }).await {
             Some(()) => self.below.wait(waiting).await,
             // The workflow's run is over; it has cancelled this one.
             None => std::future::pending().await,
@@ -121,12 +124,12 @@ impl Caller for StepCaller {
 
     async fn more(&self, given: u32) -> Option<Allowance> {
         let run = self.below.run.clone();
-        self.line.ask(|answer| Ask::More { run, given, answer }).await.flatten()
+        self.line.ask(|answer| RunMessage::More { run, given, answer }).await.flatten()
     }
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
         let run = self.below.run.clone();
-        let noted = self.line.ask(|noted| Ask::Retry { run, attempt, noted }).await;
+        let noted = self.line.ask(|noted| RunMessage::Retry { run, attempt, noted }).await;
         noted.ok_or_else(|| OrchError::Shutdown("the workflow is over".to_owned()))
     }
 
@@ -147,13 +150,13 @@ impl Caller for StepCaller {
 /// The caller of the workflow; its grants are recorded in the workflow's record.
 pub(super) struct Above {
     pub(super) caller: Arc<dyn Caller>,
-    pub(super) line: Line,
+    pub(super) line: RunChannel,
 }
 
 #[async_trait]
 impl Caller for Above {
-    fn used(&self, usage: Usage) {
-        self.caller.used(usage);
+    fn report_usage(&self, usage: Usage) {
+        self.caller.report_usage(usage);
     }
 
     async fn wait(&self, waiting: Waiting) {
@@ -162,7 +165,7 @@ impl Caller for Above {
 
     async fn more(&self, given: u32) -> Option<Allowance> {
         let more = self.caller.more(given).await;
-        self.line.ask(|noted| Ask::Granted { more, noted }).await?;
+        self.line.ask(|noted| RunMessage::Granted { more, noted }).await?;
         more
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::fan_out::{OnFailure, fan_out};
-use super::text::value_of;
+use super::text::parse_value;
 
 /// One operator over many inputs: a list, or text that is a list in JSON. Its answer is the list of the answers, as for
 /// [`Parallel`](crate::Parallel). Its steps are `1`, `2`, ….
@@ -74,11 +74,11 @@ impl Operator for Map {
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let input = match &task.input {
-            Value::String(text) => value_of(text),
+            Value::String(text) => parse_value(text),
             other => other.clone(),
         };
         let Value::Array(inputs) = input else {
-            return Err(OperatorError::failed(NoList(self.name.clone())));
+            return Err(OperatorError::from_failure(NoList(self.name.clone())));
         };
         let task_of = |input| {
             let mut one = Task::json(input);

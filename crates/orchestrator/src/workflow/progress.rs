@@ -23,7 +23,7 @@ pub(super) const MAX_RECOVERIES: u32 = 3;
 
 /// The progress of a workflow's run.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct WorkflowProgress {
     /// The start of the run, with its current definition.
     pub(super) started: Option<Box<RunStarted>>,
     pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
@@ -109,19 +109,19 @@ impl StepRecord {
     /// Returns the allowance of its dispatch; `None` without a bound.
     pub(super) fn first_allowance(&self) -> Option<Allowance> {
         let first = *self.dispatched.allowance;
-        (first != Allowance::unlimited()).then_some(first)
+        (first != Allowance::without_bounds()).then_some(first)
     }
 
     /// Returns its allowance with all grants; `None` without a bound.
-    pub(super) fn given(&self) -> Option<Allowance> {
+    pub(super) fn total_allowance(&self) -> Option<Allowance> {
         let bounded = self.first_allowance()?;
         Some(self.grants.iter().flatten().fold(bounded, |given, more| given.plus(more)))
     }
 }
 
-impl Progress {
+impl WorkflowProgress {
     /// Folds a record.
-    pub(super) fn of(events: &[Event]) -> Result<Self, Diverged> {
+    pub(super) fn from_events(events: &[Event]) -> Result<Self, Diverged> {
         let mut progress = Self::default();
         for event in events {
             progress.apply(event.seq, event.at, &event.kind)?;
@@ -150,14 +150,14 @@ impl Progress {
                     started.agent.clone_from(agent);
                 }
             }
-            EventKind::OperatorDispatched(dispatched) => self.dispatched(dispatched)?,
+            EventKind::OperatorDispatched(dispatched) => self.apply_dispatch(dispatched)?,
             EventKind::OperatorWaiting(waiting) => {
-                let step = self.step_of(&waiting.run)?;
+                let step = self.find_step_mut(&waiting.run)?;
                 step.waits = Some((waiting.r#for, waiting.approvals.clone()));
             }
             EventKind::OperatorReturned(returned) => {
                 let taken = self.taken;
-                let step = self.step_of(&returned.run)?;
+                let step = self.find_step_mut(&returned.run)?;
                 (step.returned, step.is_tried_again) = (Some(returned.clone()), false);
                 step.returned_at = taken;
                 step.used.add_dispatched(&returned.usage);
@@ -174,7 +174,7 @@ impl Progress {
                 });
                 match is_own {
                     true => self.granted.push(more),
-                    false => self.step_of(&granted.run)?.grants.push(more),
+                    false => self.find_step_mut(&granted.run)?.grants.push(more),
                 }
             }
             EventKind::WorkflowRouted(routed) => {
@@ -217,7 +217,7 @@ impl Progress {
         }
     }
 
-    fn dispatched(&mut self, dispatched: &OperatorDispatched) -> Result<(), Diverged> {
+    fn apply_dispatch(&mut self, dispatched: &OperatorDispatched) -> Result<(), Diverged> {
         let seq = self.last_seq;
         let Some(path) = dispatched.step.clone() else {
             return Err(Diverged::of_record(seq, "a step", "a dispatch without a step"));
@@ -255,7 +255,7 @@ impl Progress {
         Ok(())
     }
 
-    fn step_of(&mut self, run: &RunId) -> Result<&mut StepRecord, Diverged> {
+    fn find_step_mut(&mut self, run: &RunId) -> Result<&mut StepRecord, Diverged> {
         let seq = self.last_seq;
         let path = self.paths.get(run);
         let step = path.and_then(|path| self.steps.get_mut(path));
@@ -268,7 +268,7 @@ impl Progress {
     }
 
     /// Returns the event that causes the given one, if it is about a step.
-    pub(super) fn cause_of(&self, kind: &EventKind) -> Option<u64> {
+    pub(super) fn find_cause(&self, kind: &EventKind) -> Option<u64> {
         let run = match kind {
             EventKind::OperatorDispatched(dispatched) => match self.step_by_run(&dispatched.run) {
                 None => return self.last_end,

@@ -16,26 +16,26 @@ use layer0::usage::Usage;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::text::value_of;
+use super::text::parse_value;
 
 /// The failure of a run, read from its record.
 ///
 /// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Error)]
 #[error("{text}")]
-pub(super) struct RecordedFailure {
+pub(super) struct RecordedStepFailure {
     facts: Facts,
     text: String,
     source: Option<ErrorText>,
 }
 
-impl Failure for RecordedFailure {
+impl Failure for RecordedStepFailure {
     fn facts(&self) -> Facts {
         self.facts
     }
 }
 
-impl RecordedFailure {
+impl RecordedStepFailure {
     fn new(reason: Option<&Code>, texts: Vec<String>, retry: Option<RetryFacts>) -> Self {
         let entry = reason.and_then(|reason| code::find(reason.as_str()));
         let code = entry.map_or(code::OPERATOR_OTHER, |entry| entry.code);
@@ -49,20 +49,20 @@ impl RecordedFailure {
         Self { facts, text, source: ErrorText::from_chain(rest) }
     }
 
-    fn of(failed: &RunFailed) -> OperatorError {
+    fn operator_error(failed: &RunFailed) -> OperatorError {
         let (reason, chain) = (Some(&failed.reason), failed.chain.clone());
-        OperatorError::failed(Self::new(reason, chain, failed.retry))
+        OperatorError::from_failure(Self::new(reason, chain, failed.retry))
     }
 }
 
 /// Returns the answer of an operator without a record, from the recorded end of its step.
-pub(super) fn unrecorded(returned: OperatorReturned) -> Result<Answer, OrchError> {
+pub(super) fn read_returned_answer(returned: OperatorReturned) -> Result<Answer, OrchError> {
     if returned.outcome == Outcome::Failed {
         return Err(noted_failure(&returned));
     }
     let output = returned.output.map(|output| output.read()).transpose();
     let output: Value = output.ok().flatten().unwrap_or_default();
-    Ok(answer(None, stop_of(returned.outcome, returned.reason), output, returned.usage))
+    Ok(answer(None, to_stop(returned.outcome, returned.reason), output, returned.usage))
 }
 
 /// Returns the failure in the recorded end of a step.
@@ -72,17 +72,17 @@ pub(super) fn noted_failure(returned: &OperatorReturned) -> OrchError {
         // Records of the first layout have the messages here.
         texts = output.read().unwrap_or_default();
     }
-    let mut failure = RecordedFailure::new(returned.reason.as_ref(), texts, returned.retry);
+    let mut failure = RecordedStepFailure::new(returned.reason.as_ref(), texts, returned.retry);
     failure.facts = failure.facts.with_effect(returned.effect.unwrap_or(Effect::Unknown));
-    OperatorError::failed(failure).into()
+    OperatorError::from_failure(failure).into()
 }
 
 /// Returns the failure of a step that was refused before a run began.
-pub(super) fn refused(refused: &OperatorRefused) -> OrchError {
+pub(super) fn refusal_error(refused: &OperatorRefused) -> OrchError {
     let texts = refused.messages.iter().map(ToString::to_string).collect();
-    let mut failure = RecordedFailure::new(Some(&refused.reason), texts, None);
+    let mut failure = RecordedStepFailure::new(Some(&refused.reason), texts, None);
     failure.facts = failure.facts.with_effect(Effect::None);
-    OperatorError::failed(failure).into()
+    OperatorError::from_failure(failure).into()
 }
 
 /// Returns the messages of a failure without those of the errors that only wrap it.
@@ -100,15 +100,17 @@ pub(super) async fn failure(log: &dyn EventLog, returned: &OperatorReturned) -> 
     if !returned.messages.is_empty() {
         return noted_failure(returned);
     }
-    match end_of(log, &returned.run).await {
-        Ok(Some(EventKind::RunFailed(failed))) => RecordedFailure::of(&failed).into(),
-        Err(error) => OperatorError::failed(error).into(),
+    match read_last_event(log, &returned.run).await {
+        Ok(Some(EventKind::RunFailed(failed))) => {
+            RecordedStepFailure::operator_error(&failed).into()
+        }
+        Err(error) => OperatorError::from_failure(error).into(),
         Ok(_) => noted_failure(returned),
     }
 }
 
 /// Reads the last event of a run.
-async fn end_of(log: &dyn EventLog, run: &RunId) -> Result<Option<EventKind>, LogError> {
+async fn read_last_event(log: &dyn EventLog, run: &RunId) -> Result<Option<EventKind>, LogError> {
     let Some(summary) = log.summary(run).await? else { return Ok(None) };
     let records = log.records(run, summary.last_seq).await?;
     let last = records.iter().find(|record| record.seq == summary.last_seq);
@@ -116,25 +118,25 @@ async fn end_of(log: &dyn EventLog, run: &RunId) -> Result<Option<EventKind>, Lo
 }
 
 /// Returns the end of a workflow's run; `None` while it is open.
-pub(super) fn result_of(events: &[Event]) -> Option<Result<Answer, OperatorError>> {
+pub(super) fn find_result(events: &[Event]) -> Option<Result<Answer, OperatorError>> {
     let mut ends = events.iter().rev().map(|event| (&event.run, &event.kind));
     ends.find_map(|(run, kind)| match kind {
         EventKind::RunFinished(finished) => {
-            let stop = stop_of(finished.outcome, finished.reason.clone());
-            Some(Ok(answer(Some(run), stop, value_of(&finished.output), finished.usage)))
+            let stop = to_stop(finished.outcome, finished.reason.clone());
+            Some(Ok(answer(Some(run), stop, parse_value(&finished.output), finished.usage)))
         }
-        EventKind::RunFailed(failed) => Some(Err(RecordedFailure::of(failed))),
+        EventKind::RunFailed(failed) => Some(Err(RecordedStepFailure::operator_error(failed))),
         _ => None,
     })
 }
 
 pub(super) fn answer(run: Option<&RunId>, stop: Stop, output: Value, usage: Usage) -> Answer {
-    let mut answer = Answer::completed(output);
+    let mut answer = Answer::from_output(output);
     (answer.stop, answer.run, answer.usage) = (stop, run.cloned(), usage);
     answer
 }
 
-fn stop_of(outcome: Outcome, reason: Option<Code>) -> Stop {
+fn to_stop(outcome: Outcome, reason: Option<Code>) -> Stop {
     let reason = || reason.clone().unwrap_or(Code::new(code::OPERATOR_OTHER));
     match outcome {
         Outcome::Completed | Outcome::Failed => Stop::Completed,

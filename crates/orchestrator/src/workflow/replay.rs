@@ -7,7 +7,7 @@ use layer0::id::RunId;
 use layer0::stop::Outcome;
 
 use super::diverged::Diverged;
-use super::progress::Progress;
+use super::progress::WorkflowProgress;
 
 /// Returns whether the first event of a record is that of a workflow.
 #[must_use]
@@ -35,7 +35,7 @@ pub async fn replay_workflow(
     run: &RunId,
 ) -> Result<Option<Outcome>, WorkflowRecordError> {
     let (summary, events) = read_events(log, run).await?;
-    Progress::of(&events)?;
+    WorkflowProgress::from_events(&events)?;
     for event in &events {
         if let EventKind::OperatorReturned(returned) = &event.kind
             && let Some(below) = log.summary(&returned.run).await?

@@ -9,7 +9,7 @@ use layer0::stop::Stop;
 use layer0::text::plain;
 use serde_json::Value;
 
-use super::fan_out::{done_by, stopped};
+use super::fan_out::{done_by, propagate_stop};
 
 type Choice = dyn Fn(&Value) -> String + Send + Sync;
 
@@ -90,7 +90,7 @@ impl Operator for Route {
                 (asked.idempotent, asked.history) = (task.idempotent, task.history);
                 let answer = context.step("choose").sharing(2).dispatch(operator, asked).await?;
                 if answer.stop != Stop::Completed {
-                    return Ok(stopped(answer));
+                    return Ok(propagate_stop(answer));
                 }
                 done.push(done_by("choose", operator, &answer));
                 plain(&answer.output).trim().to_owned()
@@ -103,7 +103,7 @@ impl Operator for Route {
             return Err(OperatorError::sub_dispatch(choice, unknown).after(done));
         }
         let answer = context.dispatch(&choice, task).await.map_err(|error| error.after(done))?;
-        Ok(stopped(answer))
+        Ok(propagate_stop(answer))
     }
 }
 

@@ -4,7 +4,7 @@ use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 
-use super::fan_out::{done_by, stopped};
+use super::fan_out::{done_by, propagate_stop};
 
 /// Operators in sequence: the first gets the input, each further one the answer of the one before.
 ///
@@ -57,13 +57,13 @@ impl Operator for Sequence {
             let context = context.step(&*step).sharing(count - place);
             let answer = match context.dispatch(operator, task).await {
                 Ok(answer) if answer.stop == Stop::Completed => answer,
-                Ok(answer) => return Ok(stopped(answer)),
+                Ok(answer) => return Ok(propagate_stop(answer)),
                 Err(error) => return Err(error.after(done)),
             };
             done.push(done_by(step, operator, &answer));
             task = Task::json(answer.output);
             task.idempotent = idempotent;
         }
-        Ok(Answer::completed(task.input))
+        Ok(Answer::from_output(task.input))
     }
 }

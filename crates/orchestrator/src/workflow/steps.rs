@@ -11,25 +11,25 @@ use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator};
 use serde_json::Value;
 
-use super::line::{Ask, Line, StepAsk, StepName, Target};
+use super::line::{RunChannel, RunMessage, StepAsk, StepName, StepTarget};
 use crate::many::one_of_many;
 
-pub(super) struct Steps {
+pub(super) struct StepOrchestrator {
     pub(super) orchestrator: Arc<dyn Orchestrator>,
-    pub(super) line: Line,
+    pub(super) line: RunChannel,
 }
 
-impl Steps {
+impl StepOrchestrator {
     async fn step(
         &self,
-        target: Target,
+        target: StepTarget,
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
         let (name, shares) = (StepName::new(&context), context.shares);
-        let asked = self
-            .line
-            .ask(|answer| Ask::Step(Box::new(StepAsk { name, target, task, shares, answer })));
+        let asked = self.line.ask(|answer| {
+            RunMessage::Step(Box::new(StepAsk { name, target, task, shares, answer }))
+        });
         asked.await.unwrap_or_else(|| Err(OrchError::Shutdown("the workflow is over".to_owned())))
     }
 }
@@ -41,7 +41,7 @@ fn is_of_another(context: &Context) -> bool {
 }
 
 #[async_trait]
-impl Orchestrator for Steps {
+impl Orchestrator for StepOrchestrator {
     async fn dispatch(
         &self,
         operator: &str,
@@ -50,7 +50,7 @@ impl Orchestrator for Steps {
     ) -> Result<Answer, OrchError> {
         match is_of_another(&context) {
             true => self.orchestrator.dispatch(operator, task, context).await,
-            false => self.step(Target::Named(operator.into()), task, context).await,
+            false => self.step(StepTarget::Named(operator.into()), task, context).await,
         }
     }
 
@@ -66,7 +66,7 @@ impl Orchestrator for Steps {
         // The steps are requested in this order.
         let steps = tasks.into_iter().enumerate().map(|(place, (operator, task))| {
             let context = one_of_many(&context).sharing(count - place);
-            self.step(Target::Named(operator.into()), task, context)
+            self.step(StepTarget::Named(operator.into()), task, context)
         });
         join_all(steps).await
     }
@@ -79,13 +79,13 @@ impl Orchestrator for Steps {
     ) -> Result<Answer, OrchError> {
         match is_of_another(&context) {
             true => self.orchestrator.perform(operator, task, context).await,
-            false => self.step(Target::AtHand(operator), task, context).await,
+            false => self.step(StepTarget::AtHand(operator), task, context).await,
         }
     }
 
     async fn route(&self, to: String, context: Context) -> Result<String, OrchError> {
         let step = StepName::new(&context);
-        let asked = self.line.ask(|answer| Ask::Route { step, to, answer });
+        let asked = self.line.ask(|answer| RunMessage::Route { step, to, answer });
         asked.await.unwrap_or_else(|| Err(OrchError::Shutdown("the workflow is over".to_owned())))
     }
 

@@ -10,7 +10,7 @@ use layer0::failure::Failure;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 
-use super::fan_out::{done_by, stopped};
+use super::fan_out::{done_by, propagate_stop};
 
 /// Default number of restarts.
 const RESTARTS: u32 = 3;
@@ -115,7 +115,7 @@ impl Operator for Supervise {
             let step = run.to_string();
             let end = context.step(&*step).dispatch(&self.operator, task.clone()).await;
             if run > self.limit || !self.restarts_after(&end) {
-                return end.map(stopped).map_err(|error| error.after(done));
+                return end.map(propagate_stop).map_err(|error| error.after(done));
             }
             match &end {
                 Ok(answer) => done.push(done_by(step, &self.operator, answer)),

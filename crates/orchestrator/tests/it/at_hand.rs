@@ -32,7 +32,7 @@ impl Operator for AtHand {
         assert!(orchestrator.can_go_on("payer"), "it keeps a record");
         let answer = orchestrator.perform(Arc::new(self.0.clone()), task, context.below()).await;
         let answer = answer.map_err(|error| OperatorError::sub_dispatch("worker", error))?;
-        Ok(Answer::completed(answer.output))
+        Ok(Answer::from_output(answer.output))
     }
 }
 
@@ -123,7 +123,7 @@ impl Operator for Unpriced {
         false
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
-        Ok(Answer::completed(json!("spent")))
+        Ok(Answer::from_output(json!("spent")))
     }
 }
 

@@ -43,7 +43,7 @@ async fn ask(context: &ToolContext) -> Result<Value, ToolError> {
 }
 
 fn model_calls(count: u32) -> Allowance {
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.model_calls = Some(count);
     allowance
 }
@@ -186,7 +186,7 @@ async fn operator_without_a_record_is_recorded_as_such() {
 async fn cost_without_a_price_is_not_bounded() {
     let (clock, log) = (start(), Arc::<MemoryLog>::default());
     let orchestrator = builder(&clock).operator(looker(&clock, &log)).build().unwrap();
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.cost_nanousd = Some(1_000);
     let task = Task::text("look").allowance(allowance);
     let work = async move { orchestrator.dispatch("other", task, Context::root()).await };

@@ -159,7 +159,7 @@ async fn operator_resumes_that_was_about_to_leave() {
         async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
             let caller = context.caller.as_ref().unwrap();
             caller.wait(Waiting::new(WaitFor::Approval, Vec::new())).await;
-            Ok(Answer::completed("decided after all".into()))
+            Ok(Answer::from_output("decided after all".into()))
         }
     }
     /// Waits, and leaves.
@@ -175,7 +175,7 @@ async fn operator_resumes_that_was_about_to_leave() {
         async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
             let caller = context.caller.as_ref().unwrap();
             caller.wait(Waiting::new(WaitFor::Approval, Vec::new())).await;
-            let mut answer = Answer::completed(Value::Null);
+            let mut answer = Answer::from_output(Value::Null);
             answer.stop = Stop::WaitingApproval;
             Ok(answer)
         }

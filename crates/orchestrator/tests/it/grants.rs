@@ -39,7 +39,7 @@ impl Giver {
 
 #[async_trait]
 impl Caller for Giver {
-    fn used(&self, _: Usage) {}
+    fn report_usage(&self, _: Usage) {}
     async fn wait(&self, _: Waiting) {
         std::future::pending::<()>().await;
     }
@@ -123,7 +123,7 @@ impl Operator for Waiter {
         true
     }
     async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
-        let mut answer = Answer::completed("there".into());
+        let mut answer = Answer::from_output("there".into());
         if self.waits.load(Ordering::SeqCst) == 0 {
             return Ok(answer);
         }
@@ -154,7 +154,7 @@ async fn parked_step_continues_beside_an_approval() {
     // It has its answer when it is asked to suspend, so that the code continues.
     let late = own("late", |_, context: Context| async move {
         context.caller.clone().unwrap().wait(Waiting::new(WaitFor::Parked, Vec::new())).await;
-        Ok(Answer::completed("late".into()))
+        Ok(Answer::from_output("late".into()))
     });
     let code = own("own", |task: Task, context: Context| async move {
         let first = context.step("parked");

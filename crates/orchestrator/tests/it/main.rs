@@ -68,7 +68,7 @@ impl Operator for Scripted {
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
-        (self.behaviour)(run).map(Answer::completed)
+        (self.behaviour)(run).map(Answer::from_output)
     }
 }
 
@@ -85,7 +85,7 @@ impl Operator for Caller {
     }
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let answer = context.dispatch(self.calls, task).await?;
-        Ok(Answer::completed(json!({"depth": context.depth, "inner": answer.output})))
+        Ok(Answer::from_output(json!({"depth": context.depth, "inner": answer.output})))
     }
 }
 
@@ -94,7 +94,7 @@ fn start() -> VirtualClock {
 }
 
 fn builder(clock: &VirtualClock) -> LocalOrchestratorBuilder {
-    LocalOrchestrator::builder().clock(Arc::new(clock.clone())).jitter(Jitter::seeded(1))
+    LocalOrchestrator::builder().clock(Arc::new(clock.clone())).jitter(Jitter::from_seed(1))
 }
 
 async fn on<T: Send + 'static>(
@@ -205,7 +205,7 @@ async fn only_idempotent_dispatch_repeats_unknown_effects() {
     }
     for (task, expected) in [(Task::text("x"), 1), (Task::text("x").idempotent(), 3)] {
         let clock = start();
-        let (half, runs) = operator("half", |_| Err(OperatorError::failed(HalfDone)));
+        let (half, runs) = operator("half", |_| Err(OperatorError::from_failure(HalfDone)));
         let orchestrator = builder(&clock).operator(half).build().unwrap();
         let result =
             on(&clock, async move { orchestrator.dispatch("half", task, Context::root()).await });
@@ -250,7 +250,7 @@ impl Operator for Waits {
     async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
         loop {
             if let Some(signal) = context.signals.take() {
-                return Ok(Answer::completed(json!({"name": signal.name, "data": signal.data})));
+                return Ok(Answer::from_output(json!({"name": signal.name, "data": signal.data})));
             }
             tokio::task::yield_now().await;
         }
@@ -301,7 +301,7 @@ impl Operator for Sleeps {
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.0.sleep(Duration::from_secs(60)).await;
-        Ok(Answer::completed(Value::Null))
+        Ok(Answer::from_output(Value::Null))
     }
 }
 

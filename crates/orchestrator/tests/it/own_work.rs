@@ -72,7 +72,7 @@ async fn busy_code_is_not_left() {
             let step = context.step("pay");
             let pays = step.dispatch("payer", task.clone());
             let (paid, ()) = futures_util::future::join(pays, polls).await;
-            paid.map(|_| Answer::completed(json!("done")))
+            paid.map(|_| Answer::from_output(json!("done")))
         }
     });
     let orchestrator = builder(&clock).operator(payer(&clock, &log, &paid));
@@ -88,9 +88,9 @@ async fn unasked_steps_are_named_in_the_record() {
     let (clock, log, paid) = (start(), Arc::new(MemoryLog::new()), Arc::<AtomicU32>::default());
     let begun = own("own", |task, context| async move {
         context.step("pay").dispatch("payer", task).await?;
-        Ok(Answer::completed(json!("paid")))
+        Ok(Answer::from_output(json!("paid")))
     });
-    let other = own("own", |_, _| async { Ok(Answer::completed(json!("nothing to pay"))) });
+    let other = own("own", |_, _| async { Ok(Answer::from_output(json!("nothing to pay"))) });
     let process = |code| {
         let process = builder(&clock).operator(payer(&clock, &log, &paid));
         process.operator(workflow(code, &clock, &log)).build().unwrap()

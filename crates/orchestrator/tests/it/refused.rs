@@ -94,7 +94,7 @@ impl Operator for Strict {
         Some(&self.1)
     }
     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
-        Ok(Answer::completed(task.input))
+        Ok(Answer::from_output(task.input))
     }
 }
 

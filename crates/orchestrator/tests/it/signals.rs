@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunState, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
-use backstop_react::{Agent, Gate, HookContext, HookPoint, Moment, OperatorTool, Verdict, replay};
+use backstop_react::{
+    Agent, Gate, GateVerdict, HookContext, HookPoint, Moment, OperatorTool, replay,
+};
 use layer0::Orchestrator;
 use layer0::error::BoxError;
 use layer0::failure::Failure;
@@ -33,13 +35,13 @@ impl Gate for Ear {
         &[HookPoint::Signal]
     }
 
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         let Moment::Signal { name, data, .. } = moment else { return Err("no signal".into()) };
         self.0.lock().unwrap().push(format!("{name} {data}"));
         match name {
-            "stop" => Ok(Verdict::Abort("it was asked to".into())),
+            "stop" => Ok(GateVerdict::Abort("it was asked to".into())),
             "odd" => Err("what is that?".into()),
-            _ => Ok(Verdict::Continue),
+            _ => Ok(GateVerdict::Continue),
         }
     }
 }

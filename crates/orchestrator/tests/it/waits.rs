@@ -151,7 +151,7 @@ struct Deaf;
 
 #[async_trait]
 impl Caller for Deaf {
-    fn used(&self, _: Usage) {}
+    fn report_usage(&self, _: Usage) {}
     async fn wait(&self, _: Waiting) {
         std::future::pending::<()>().await;
     }

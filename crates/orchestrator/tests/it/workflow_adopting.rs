@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, MemoryLog, agent_of, read_events};
+use backstop_event_log::{Decision, EventLog, MemoryLog, current_agent, read_events};
 use backstop_orchestrator::Sequence;
 use layer0::Orchestrator;
 use layer0::failure::Failure;
@@ -51,7 +51,7 @@ async fn changed_workflow_goes_on_if_asked() {
     let events = events_of(&log, "both").await;
     let operators: Vec<_> = steps(&events).into_iter().map(|(_, operator)| operator).collect();
     assert_eq!(operators.last(), Some(&"other"), "{operators:?}");
-    let adopted = agent_of(&events).unwrap();
+    let adopted = current_agent(&events).unwrap();
     assert!(adopted.definition.get().contains("other"), "{:?}", adopted.definition);
     assert_eq!(paid.load(Ordering::SeqCst), 1);
 }

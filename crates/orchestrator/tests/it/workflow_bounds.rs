@@ -20,7 +20,7 @@ use crate::workflows::{named, workflow};
 use crate::{builder, on, start};
 
 pub(crate) fn model_calls(count: u32) -> Allowance {
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.model_calls = Some(count);
     allowance
 }

@@ -133,7 +133,7 @@ impl Operator for Keys {
     }
     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
         let asked = task.input.to_string();
-        Ok(Answer::completed(json!({ asked: task.input })))
+        Ok(Answer::from_output(json!({ asked: task.input })))
     }
 }
 

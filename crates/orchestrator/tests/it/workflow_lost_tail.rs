@@ -87,7 +87,7 @@ async fn accepted_loss_repeats_no_lost_step() {
         let acts = Arc::clone(&acts);
         let pay = own("pay", move |_, _| {
             acts.fetch_add(1, Ordering::SeqCst);
-            async { Ok(Answer::completed("paid".into())) }
+            async { Ok(Answer::from_output("paid".into())) }
         });
         let code = own("own", |task, context| async move {
             context.step("draft").dispatch("draft", task.clone()).await?;
@@ -98,7 +98,7 @@ async fn accepted_loss_repeats_no_lost_step() {
                 Ok(answer) => answer.output,
                 Err(error) => error.code().into(),
             });
-            Ok(Answer::completed(ends.to_vec().into()))
+            Ok(Answer::from_output(ends.to_vec().into()))
         });
         builder(&clock)
             .operator(echo("draft", &clock, log))
@@ -147,7 +147,7 @@ async fn accepted_loss_holds_for_runs_below() {
         let recorded =
             |code| Workflow::new(code, Arc::clone(&records)).clock(Arc::new(clock.clone()));
         builder(&clock)
-            .operator(own("echo", |task, _| async move { Ok(Answer::completed(task.input)) }))
+            .operator(own("echo", |task, _| async move { Ok(Answer::from_output(task.input)) }))
             .operator(recorded(inner))
             .operator(recorded(outer))
             .build()
@@ -174,7 +174,7 @@ async fn accepting_no_loss_changes_nothing() {
     let code =
         own("own", |task, context| async move { context.step("one").dispatch("echo", task).await });
     let process = builder(&clock)
-        .operator(own("echo", |task, _| async move { Ok(Answer::completed(task.input)) }))
+        .operator(own("echo", |task, _| async move { Ok(Answer::from_output(task.input)) }))
         .operator(
             Workflow::new(code, Arc::clone(&log) as Arc<dyn EventLog>)
                 .clock(Arc::new(clock.clone())),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{MemoryLog, agent_of};
+use backstop_event_log::{MemoryLog, current_agent};
 use layer0::Orchestrator;
 use layer0::failure::Failure;
 use layer0::operator::{Answer, Context, Task};
@@ -102,7 +102,7 @@ async fn misfit_definition_is_never_recorded() {
         _ => false,
     });
     assert_eq!(adopting.count(), 0, "{:?}", types(&events[before..]));
-    assert!(agent_of(&events).unwrap().definition.get().contains("payer"));
+    assert!(current_agent(&events).unwrap().definition.get().contains("payer"));
     let still = resume(&clock, &process(["echo", "payer"]), "both", run).await.unwrap();
     assert_eq!(still.stop, Stop::WaitingApproval);
 }
@@ -119,13 +119,13 @@ async fn resumed_workflow_past_its_time_begins_nothing() {
                 let clock = clock.clone();
                 async move {
                     clock.sleep(Duration::from_secs(60)).await;
-                    Ok(Answer::completed("slow".into()))
+                    Ok(Answer::from_output("slow".into()))
                 }
             })
         };
         let next = own("next", move |_, _| {
             begun.fetch_add(1, Ordering::SeqCst);
-            async { Ok(Answer::completed("next".into())) }
+            async { Ok(Answer::from_output("next".into())) }
         });
         let code = own("own", |task, context| async move {
             drop(context.step("slow").dispatch("slow", task.clone()).await);

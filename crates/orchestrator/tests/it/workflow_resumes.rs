@@ -32,7 +32,7 @@ async fn resume_knows_that_its_task_is_idempotent() {
         let times = Arc::clone(&times);
         let look = own("look", move |_, _| {
             times.fetch_add(1, Ordering::SeqCst);
-            async move { Ok(Answer::completed("looked".into())) }
+            async move { Ok(Answer::from_output("looked".into())) }
         });
         builder(&clock)
             .operator(look)
@@ -82,7 +82,7 @@ async fn redacted_answer_is_told_as_recorded() {
     let (clock, log) = (start(), Arc::new(MemoryLog::new()));
     let process = |log: &Arc<MemoryLog>| {
         let fetch = own("fetch", |_, _| async {
-            Ok(Answer::completed(json!({"url": format!("https://x/?key={SECRET}")})))
+            Ok(Answer::from_output(json!({"url": format!("https://x/?key={SECRET}")})))
         });
         let line = workflow(Sequence::new("line", ["fetch", "use"]), &clock, log)
             .redactor(Redactor::new().with_secret(SECRET));
@@ -170,7 +170,8 @@ async fn refusal_for_want_of_budget_is_recorded() {
             let ends = json!([said(one), said(two)]);
             context.step("sum").dispatch("sum", Task::json(ends)).await
         });
-        let quiet = |name| own(name, move |_, _| async move { Ok(Answer::completed(name.into())) });
+        let quiet =
+            |name| own(name, move |_, _| async move { Ok(Answer::from_output(name.into())) });
         builder(&clock)
             .operator(quiet("one"))
             .operator(quiet("two"))
@@ -239,7 +240,7 @@ async fn fail_fast_ends_the_same_after_a_death() {
     let process = |log: &Arc<MemoryLog>| {
         let listens = own("listens", |_, context| async move {
             std::future::poll_fn(|cx| context.signals.poll_has(Signal::CANCEL, cx)).await;
-            let mut answer = Answer::completed("".into());
+            let mut answer = Answer::from_output("".into());
             answer.stop = Stop::Cancelled;
             Ok(answer)
         });

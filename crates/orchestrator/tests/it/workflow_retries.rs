@@ -34,8 +34,8 @@ async fn unknown_effect_is_not_repeated_by_a_retry() {
             let count = Arc::clone(&count);
             async move {
                 match count.fetch_add(1, Ordering::SeqCst) {
-                    0 => Err(OperatorError::failed(Lost)),
-                    _ => Ok(Answer::completed("paid".into())),
+                    0 => Err(OperatorError::from_failure(Lost)),
+                    _ => Ok(Answer::from_output("paid".into())),
                 }
             }
         });
@@ -62,7 +62,7 @@ async fn nested_workflows_do_not_repeat_an_unknown_effect() {
     let count = Arc::clone(&paid);
     let pays = own("pays", move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
-        async move { Err(OperatorError::failed(Lost)) }
+        async move { Err(OperatorError::from_failure(Lost)) }
     });
     let orchestrator = builder(&clock)
         .operator(pays)
@@ -89,8 +89,8 @@ async fn fail_fast_can_be_tried_again() {
                 time.sleep(Duration::from_secs(1)).await;
                 match away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1))
                 {
-                    Ok(_) => Err(OperatorError::failed(Away)),
-                    Err(_) => Ok(Answer::completed("up again".into())),
+                    Ok(_) => Err(OperatorError::from_failure(Away)),
+                    Err(_) => Ok(Answer::from_output("up again".into())),
                 }
             }
         });
@@ -152,8 +152,8 @@ async fn completed_run_is_not_opened_again() {
                 left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1));
             async move {
                 match less {
-                    Ok(_) => Err(OperatorError::failed(Away)),
-                    Err(_) => Ok(Answer::completed("up".into())),
+                    Ok(_) => Err(OperatorError::from_failure(Away)),
+                    Err(_) => Ok(Answer::from_output("up".into())),
                 }
             }
         })
@@ -230,7 +230,7 @@ async fn usage_of_all_attempts_counts() {
         async move {
             let answer = context.dispatch("talker", task).await?;
             match run {
-                0 | 1 => Err(OperatorError::failed(Away)),
+                0 | 1 => Err(OperatorError::from_failure(Away)),
                 _ => Ok(answer),
             }
         }

@@ -45,7 +45,7 @@ impl Operator for Named {
     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.runs.fetch_add(1, Ordering::SeqCst);
         let text = task.input.as_str().map_or_else(|| task.input.to_string(), ToOwned::to_owned);
-        Ok(Answer::completed(format!("{text} {}", self.name).into()))
+        Ok(Answer::from_output(format!("{text} {}", self.name).into()))
     }
 }
 
@@ -60,7 +60,7 @@ impl Operator for Failing {
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         let mut left = self.1.lock().unwrap();
         match *left {
-            0 => Ok(Answer::completed("up".into())),
+            0 => Ok(Answer::from_output("up".into())),
             _ => {
                 *left -= 1;
                 Err(OperatorError::NonRetryable("the tank is empty".to_owned()))
@@ -246,7 +246,7 @@ async fn no_more_steps_run_at_once_than_allowed() {
             self.1.1.fetch_max(now, Ordering::SeqCst);
             self.0.sleep(Duration::from_secs(1)).await;
             self.1.0.fetch_sub(1, Ordering::SeqCst);
-            Ok(Answer::completed(task.input))
+            Ok(Answer::from_output(task.input))
         }
     }
     let (clock, log) = (start(), Arc::new(MemoryLog::new()));
@@ -396,7 +396,7 @@ impl Operator for Own {
             let context = if step.is_empty() { context.clone() } else { context.step(*step) };
             input = context.dispatch(operator, Task::json(input)).await?.output;
         }
-        Ok(Answer::completed(input))
+        Ok(Answer::from_output(input))
     }
 }
 

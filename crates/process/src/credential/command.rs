@@ -22,7 +22,7 @@ pub(super) async fn run(line: &str, folder: &Path, most: u64) -> io::Result<Vec<
     });
     #[cfg(unix)]
     command.wrap(process_wrap::tokio::ProcessGroup::leader());
-    let mut running = Running(command.spawn()?);
+    let mut running = RunningCommand(command.spawn()?);
     let stdout = running.0.stdout().take();
     let stdout = stdout.ok_or_else(|| io::Error::other("has no output"))?;
     let mut read = Vec::new();
@@ -41,9 +41,9 @@ pub(super) async fn run(line: &str, folder: &Path, most: u64) -> io::Result<Vec<
 }
 
 /// A command, killed on drop together with the processes that it started.
-struct Running(Box<dyn ChildWrapper>);
+struct RunningCommand(Box<dyn ChildWrapper>);
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.0.start_kill();
     }

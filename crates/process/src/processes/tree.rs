@@ -33,7 +33,7 @@ pub(super) fn kill_all(root: Option<u32>, mark: &str) {
     let mut killed = BTreeSet::new();
     let mut quiet_rounds = 0;
     for _ in 0..MAX_ROUNDS {
-        let fresh: Vec<Process> = processes_of(root, mark.as_bytes(), &killed)
+        let fresh: Vec<Process> = find_processes(root, mark.as_bytes(), &killed)
             .into_iter()
             .filter(|process| !killed.contains(process))
             .collect();
@@ -65,7 +65,7 @@ struct Process {
 
 /// Finds the running processes of a program: its own, killed and marked ones, then their descendants.
 #[cfg(target_os = "linux")]
-fn processes_of(
+fn find_processes(
     root: Option<u32>,
     mark: &[u8],
     killed: &std::collections::BTreeSet<Process>,

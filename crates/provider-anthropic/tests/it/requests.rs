@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_anthropic::Anthropic;
-use backstop_provider_http::ConfigError;
+use backstop_provider_http::ProviderConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Image, Message, StopReason, ToolCall, Transcript};
 use layer0::{JsonText, ToolSpec};
@@ -107,7 +107,7 @@ async fn a_real_request_is_denied_in_tests() {
 #[test]
 fn without_a_key_anthropic_itself_cannot_be_asked() {
     let error = Anthropic::new("m").build().unwrap_err();
-    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(matches!(error, ProviderConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`ANTHROPIC_API_KEY`"));
 }
 

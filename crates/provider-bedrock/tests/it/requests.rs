@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_bedrock::{AwsCredentials, Bedrock};
-use backstop_provider_http::ConfigError;
+use backstop_provider_http::ProviderConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Image, Message, ToolCall, Transcript};
 use layer0::{JsonText, ToolSpec};
@@ -214,7 +214,7 @@ fn missing_or_wrong_settings_fail_before_sending() {
     ] {
         let error =
             Bedrock::new("m").with(|it| it.region("eu-central-1").credentials(broken)).build();
-        assert!(matches!(error, Err(ConfigError::InvalidKey)), "{error:?}");
+        assert!(matches!(error, Err(ProviderConfigError::InvalidKey)), "{error:?}");
     }
 }
 

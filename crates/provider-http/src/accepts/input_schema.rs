@@ -38,11 +38,11 @@ impl KeyAliases {
 
     /// Returns the arguments of an earlier call with the property names that the model sees.
     pub(crate) fn apply(&self, arguments: &JsonText) -> JsonText {
-        self.rename(arguments, |key| self.shown(key))
+        self.rename(arguments, |key| self.find_alias(key))
     }
 
     /// Returns the name that the model sees for one of the tool's own.
-    fn shown(&self, own: &str) -> Option<&str> {
+    fn find_alias(&self, own: &str) -> Option<&str> {
         self.0.iter().find(|(_, known)| *known == own).map(|(alias, _)| alias.as_str())
     }
 
@@ -58,7 +58,7 @@ impl KeyAliases {
         let other = |key: &str| name(key).filter(|other| !members.contains_key(*other));
         let renamed: BTreeMap<&str, &RawValue> =
             members.iter().map(|(key, value)| (other(key).unwrap_or(key), &**value)).collect();
-        JsonText::of(&renamed).unwrap_or_else(|_| arguments.clone())
+        JsonText::from_value(&renamed).unwrap_or_else(|_| arguments.clone())
     }
 }
 
@@ -82,7 +82,9 @@ pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAlias
         return (tool.clone(), aliases);
     }
     // A schema that cannot be written is sent unchanged: a tree that is too deep would become a string.
-    let Ok(schema) = JsonText::of(&fitted) else { return (tool.clone(), KeyAliases::default()) };
+    let Ok(schema) = JsonText::from_value(&fitted) else {
+        return (tool.clone(), KeyAliases::default());
+    };
     let mut tool = tool.clone();
     tool.schema = schema;
     (tool, aliases)
@@ -94,7 +96,7 @@ fn flatten_top(schema: &mut Map<String, Value>) -> Vec<BTreeSet<String>> {
     let mut alternatives = Vec::new();
     if schema.contains_key("$ref") || REFUSED_AT_TOP.iter().any(|key| schema.contains_key(*key)) {
         let root = Value::Object(schema.clone());
-        let top = Merger { root: &root, left: MAX_MERGED }.merged(&root, MAX_STEPS);
+        let top = Merger { root: &root, left: MAX_MERGED }.merge(&root, MAX_STEPS);
         for key in
             REFUSED_AT_TOP.iter().chain(&["$ref", "additionalProperties", "properties", "required"])
         {
@@ -116,7 +118,7 @@ fn tell_alternatives(
     alternatives: &[BTreeSet<String>],
     aliases: &KeyAliases,
 ) {
-    let shown = |key: &String| format!("`{}`", aliases.shown(key).unwrap_or(key));
+    let shown = |key: &String| format!("`{}`", aliases.find_alias(key).unwrap_or(key));
     let sets: Vec<String> = alternatives
         .iter()
         .filter(|set| !set.is_empty())
@@ -176,7 +178,7 @@ struct Merger<'s> {
 }
 
 impl Merger<'_> {
-    fn merged(&mut self, schema: &Value, steps: usize) -> Merged {
+    fn merge(&mut self, schema: &Value, steps: usize) -> Merged {
         let mut merged_here = Merged::default();
         let (Some(steps), Some(left), Some(schema)) =
             (steps.checked_sub(1), self.left.checked_sub(1), schema.as_object())
@@ -192,16 +194,16 @@ impl Merger<'_> {
         let referred = referred.and_then(|reference| find_referred(self.root, reference));
         let all = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
         for part in referred.into_iter().chain(all) {
-            let part = self.merged(part, steps);
+            let part = self.merge(part, steps);
             merged_here.add_properties(part.properties);
             merged_here.required.extend(part.required);
             merged_here.alternatives.extend(part.alternatives);
         }
         for part in ["then", "else"].iter().filter_map(|key| schema.get(*key)) {
-            merged_here.add_properties(self.merged(part, steps).properties);
+            merged_here.add_properties(self.merge(part, steps).properties);
         }
         for union in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()) {
-            let branches = union.iter().map(|branch| self.merged(branch, steps)).collect();
+            let branches = union.iter().map(|branch| self.merge(branch, steps)).collect();
             add_union(&mut merged_here, branches);
         }
         merged_here
@@ -252,7 +254,7 @@ fn rename_keys(schema: &mut Map<String, Value>) -> KeyAliases {
     *properties = renamed;
     if let Some(Value::Array(required)) = schema.get_mut("required") {
         for name in required {
-            let alias = name.as_str().and_then(|own| aliases.shown(own)).map(str::to_owned);
+            let alias = name.as_str().and_then(|own| aliases.find_alias(own)).map(str::to_owned);
             *name = alias.map_or_else(|| name.take(), Value::String);
         }
     }
@@ -349,7 +351,7 @@ mod tests {
         let itself = vec![json!({ "$ref": "#" }); 8];
         let schema = json!({ "allOf": itself, "anyOf": itself, "properties": { "a": {} } });
         let mut merger = Merger { root: &schema, left: MAX_MERGED };
-        assert!(merger.merged(&schema, MAX_STEPS).properties.contains_key("a"));
+        assert!(merger.merge(&schema, MAX_STEPS).properties.contains_key("a"));
         assert_eq!(merger.left, 0);
         assert_eq!(fit(schema.clone()).0["properties"], json!({ "a": {} }));
     }

@@ -25,7 +25,7 @@ pub(super) fn mend_references(schema: &mut Map<String, Value>, own: &Value) {
         return;
     }
     let root = Value::Object(std::mem::take(schema));
-    let moved = Moved::new(&root, own, references);
+    let moved = MovedReferences::new(&root, own, references);
     if let Value::Object(root) = root {
         *schema = root;
     }
@@ -45,13 +45,13 @@ pub(super) fn mend_references(schema: &mut Map<String, Value>, own: &Value) {
 }
 
 /// References whose targets are missing.
-struct Moved {
+struct MovedReferences {
     /// The definition that replaces each target; `None` if there is no target.
     targets: BTreeMap<String, Option<String>>,
     definitions: BTreeMap<String, Map<String, Value>>,
 }
 
-impl Moved {
+impl MovedReferences {
     fn new(root: &Value, own: &Value, references: BTreeSet<String>) -> Self {
         let is_taken = |name: &str| root.get("$defs").is_some_and(|defs| defs.get(name).is_some());
         let mut names = (1_u32..).map(|nth| format!("ref_{nth}")).filter(|name| !is_taken(name));

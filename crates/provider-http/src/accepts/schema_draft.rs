@@ -55,7 +55,7 @@ pub(super) fn modernise(schema: &mut Map<String, Value>) {
         schema.entry("prefixItems").or_insert(items);
     }
     schema.retain(|key, value| is_valid(key, value));
-    required(schema);
+    clean_required(schema);
     types(schema);
     inside(schema);
     items(schema);
@@ -99,7 +99,7 @@ fn is_valid(key: &str, value: &Value) -> bool {
 }
 
 /// Removes repeated names and other values from the required properties.
-fn required(schema: &mut Map<String, Value>) {
+fn clean_required(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(names)) = schema.get_mut("required") {
         let mut seen = std::collections::BTreeSet::new();
         names.retain(|name| name.as_str().is_some_and(|name| seen.insert(name.to_owned())));

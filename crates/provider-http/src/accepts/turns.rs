@@ -12,7 +12,7 @@ const CONTINUE: &str = "Continue.";
 /// The order of messages that an endpoint accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Turns {
+pub enum MessageOrder {
     /// A system message first, then `user` and `assistant` by turns, `assistant` never last.
     ///
     /// Chat templates and Mistral's API require this: a run that ended without an answer leaves
@@ -25,43 +25,45 @@ pub enum Turns {
     Free,
 }
 
-/// Inserts messages for missing turns; for [`Turns::Alternate`], also moves instructions to the beginning.
-pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: Turns) -> Vec<Arc<Message>> {
+/// Inserts messages for missing turns; for [`MessageOrder::Alternate`], also moves instructions to the beginning.
+pub(crate) fn fit_turns(messages: Vec<Arc<Message>>, turns: MessageOrder) -> Vec<Arc<Message>> {
     let mut fitted = Vec::with_capacity(messages.len() + 2);
     let messages = match turns {
-        Turns::Free => return messages,
-        Turns::BeginWithUser => messages,
-        Turns::Alternate => with_one_system(messages),
+        MessageOrder::Free => return messages,
+        MessageOrder::BeginWithUser => messages,
+        MessageOrder::Alternate => with_one_system(messages),
     };
-    let mut before = Role::System;
+    let mut before = TurnRole::System;
     for message in messages {
-        let role = Role::from(&*message);
-        if role == Role::System && before != Role::System {
+        let role = TurnRole::from(&*message);
+        if role == TurnRole::System && before != TurnRole::System {
             // Later instructions are not a turn.
             fitted.push(message);
             continue;
         }
         match (before, role) {
-            (Role::System, Role::Assistant | Role::Tool) => {
+            (TurnRole::System, TurnRole::Assistant | TurnRole::Tool) => {
                 fitted.push(Arc::new(Message::user(CONTINUE)));
             }
-            (Role::Assistant, Role::Assistant) if turns == Turns::Alternate => {
+            (TurnRole::Assistant, TurnRole::Assistant) if turns == MessageOrder::Alternate => {
                 fitted.push(Arc::new(Message::user(CONTINUE)));
             }
-            (Role::Tool | Role::User, Role::User) if turns == Turns::Alternate => {
+            (TurnRole::Tool | TurnRole::User, TurnRole::User)
+                if turns == MessageOrder::Alternate =>
+            {
                 fitted.push(Arc::new(no_answer()));
             }
             _ => {}
         }
         before = role;
-        fitted.push(if is_void(&message) && turns == Turns::Alternate {
+        fitted.push(if is_void(&message) && turns == MessageOrder::Alternate {
             Arc::new(no_answer())
         } else {
             message
         });
     }
     // A conversation that ends with a paused answer of another endpoint needs a user message.
-    if before == Role::Assistant && turns == Turns::Alternate {
+    if before == TurnRole::Assistant && turns == MessageOrder::Alternate {
         fitted.push(Arc::new(Message::user(CONTINUE)));
     }
     fitted
@@ -97,14 +99,14 @@ fn with_one_system(messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+enum TurnRole {
     Assistant,
     System,
     Tool,
     User,
 }
 
-impl From<&Message> for Role {
+impl From<&Message> for TurnRole {
     fn from(message: &Message) -> Self {
         match message {
             Message::Assistant { .. } => Self::Assistant,
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(turns: Turns, given: &str, expected: &str) {
+    fn check(turns: MessageOrder, given: &str, expected: &str) {
         let fitted = fit_turns(messages(given), turns);
         let letters: String = fitted
             .iter()
@@ -169,11 +171,11 @@ mod tests {
             ("sa", "s+a+"),
             ("", ""),
         ] {
-            check(Turns::Alternate, given, expected);
-            check(Turns::Free, given, &given.replace('v', "a"));
+            check(MessageOrder::Alternate, given, expected);
+            check(MessageOrder::Free, given, &given.replace('v', "a"));
         }
-        check(Turns::BeginWithUser, "au", "+au");
-        check(Turns::BeginWithUser, "suctu", "suctu");
-        check(Turns::BeginWithUser, "sucstasa", "sucstasa");
+        check(MessageOrder::BeginWithUser, "au", "+au");
+        check(MessageOrder::BeginWithUser, "suctu", "suctu");
+        check(MessageOrder::BeginWithUser, "sucstasa", "sucstasa");
     }
 }

@@ -5,13 +5,17 @@ use std::time::Duration;
 use layer0::error::BoxError;
 use reqwest::{Client, Url};
 
-use crate::config_error::ConfigError;
+use crate::config_error::ProviderConfigError;
 use crate::connection;
 use crate::wording::Wording;
 
-pub(super) fn read_url(base_url: &str, path: &str, wording: &Wording) -> Result<Url, ConfigError> {
-    let invalid = |reason: &str| ConfigError::InvalidBaseUrl {
-        url: wording.clean(&connection::shown(base_url)),
+pub(super) fn read_url(
+    base_url: &str,
+    path: &str,
+    wording: &Wording,
+) -> Result<Url, ProviderConfigError> {
+    let invalid = |reason: &str| ProviderConfigError::InvalidBaseUrl {
+        url: wording.clean(&connection::redact_base_url(base_url)),
         reason: reason.to_owned(),
     };
     let base = base_url.trim().trim_end_matches('/');
@@ -28,7 +32,7 @@ pub(super) fn read_url(base_url: &str, path: &str, wording: &Wording) -> Result<
     Url::parse(&format!("{base}{path}")).map_err(|error| invalid(&error.to_string()))
 }
 
-pub(super) fn open_client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
+pub(super) fn open_client(url: &Url, connect: Duration) -> Result<Client, ProviderConfigError> {
     // Disabled explicitly: each of these is on for every client as soon as any crate of the process
     // enables its feature.
     let builder = Client::builder()
@@ -38,11 +42,11 @@ pub(super) fn open_client(url: &Url, connect: Duration) -> Result<Client, Config
         .no_zstd()
         .no_deflate()
         .no_hickory_dns()
-        .dns_resolver(connection::SystemResolver)
+        .dns_resolver(connection::HostResolver)
         .connect_timeout(connect)
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never());
     // A proxy is for requests that leave the machine.
     let builder = if connection::is_loopback(url) { builder.no_proxy() } else { builder };
-    builder.build().map_err(|error| ConfigError::Client(BoxError::from(error)))
+    builder.build().map_err(|error| ProviderConfigError::Client(BoxError::from(error)))
 }

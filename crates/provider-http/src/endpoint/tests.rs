@@ -26,7 +26,7 @@ fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
     }
 }
 
-fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
+fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ProviderConfigError> {
     Endpoint::open(settings(base_url, key))
 }
 
@@ -82,7 +82,7 @@ fn a_stream_has_a_path_of_its_own() {
 #[test]
 fn unusable_key_is_refused_without_being_shown() {
     let error = open("https://example.com", &ApiKey::new("secret\nkey")).unwrap_err();
-    assert!(matches!(error, ConfigError::InvalidKey));
+    assert!(matches!(error, ProviderConfigError::InvalidKey));
     assert!(!format!("{error} {error:?} {}", error.hint()).contains("secret"));
 }
 
@@ -132,7 +132,8 @@ fn signature_covers_what_is_sent() {
 
 #[tokio::test]
 async fn error_type_header_decides_before_the_status() {
-    const ROWS: &[Row] = &[Row::new(403, crate::When::Type(&["Busy"]), Class::Transient)];
+    const ROWS: &[FailureRule] =
+        &[FailureRule::new(403, crate::When::Type(&["Busy"]), Class::Transient)];
     let key = ApiKey::new("0123456789");
     let open = |kind_header| {
         let settings = settings("http://127.0.0.1:9", &key);
@@ -144,9 +145,9 @@ async fn error_type_header_decides_before_the_status() {
         response.headers_mut().insert("x-kind", HeaderValue::from_static("a#Busy:b"));
         Response::from(response)
     };
-    let unread = open(None).refused(refused(), &Head::default()).await;
+    let unread = open(None).classify_response(refused(), &ResponseHead::default()).await;
     assert!(matches!(unread, ProviderError::AuthFailed(_)), "{unread:?}");
-    let read = open(Some("x-kind")).refused(refused(), &Head::default()).await;
+    let read = open(Some("x-kind")).classify_response(refused(), &ResponseHead::default()).await;
     assert_eq!(read.status(), Some(403));
     assert!(read.is_retryable(), "{read:?}");
 }
@@ -195,7 +196,7 @@ async fn status_outlives_a_body_that_drips() {
         let waits = Arc::<Mutex<Vec<Duration>>>::default();
         endpoint.clock = Arc::new(NotingClock { waits: Arc::clone(&waits), is_over });
         let response = endpoint.client.post(endpoint.urls[0].clone()).send().await.unwrap();
-        let error = endpoint.refused(response, &Head::default()).await;
+        let error = endpoint.classify_response(response, &ResponseHead::default()).await;
         assert_eq!(error.to_string(), said);
         // One limit for all pieces.
         assert_eq!(*waits.lock().unwrap(), [Duration::from_millis(limit)]);
@@ -204,7 +205,8 @@ async fn status_outlives_a_body_that_drips() {
 
 #[tokio::test]
 async fn code_behind_many_words_is_found() {
-    const ROWS: &[Row] = &[Row::any(crate::When::Code(&["spent"]), Class::QuotaExhausted)];
+    const ROWS: &[FailureRule] =
+        &[FailureRule::any(crate::When::Code(&["spent"]), Class::QuotaExhausted)];
     let key = ApiKey::new("0123456789");
     let settings = settings("http://127.0.0.1:9", &key);
     let endpoint = Endpoint::open(EndpointSettings { rows: ROWS, ..settings }).unwrap();
@@ -213,7 +215,7 @@ async fn code_behind_many_words_is_found() {
         let body = format!(r#"{begin}{{"error":{{"message":"{words}","code":"spent"}}}}"#);
         let mut response = http::Response::new(body.into_bytes());
         *response.status_mut() = reqwest::StatusCode::BAD_REQUEST;
-        let error = endpoint.refused(response.into(), &Head::default()).await;
+        let error = endpoint.classify_response(response.into(), &ResponseHead::default()).await;
         assert!(matches!(error, ProviderError::QuotaExhausted { .. }), "{error:?}");
         assert!(error.to_string().len() < 1_000);
     }
@@ -233,9 +235,11 @@ async fn wait_in_words_counts_without_a_header() {
     };
     let seconds = |seconds: f64| layer0::failure::Retry::After(Duration::from_secs_f64(seconds));
     let retry = |error: ProviderError| layer0::failure::Failure::retry(&error);
-    let (silent, told) =
-        (Head::default(), Head { retry_after: Some(Duration::from_secs(7)), ..Head::default() });
-    assert_eq!(retry(endpoint.refused(refused(), &silent).await), seconds(1.5));
-    assert_eq!(retry(endpoint.refused(refused(), &told).await), seconds(7.0));
+    let (silent, told) = (
+        ResponseHead::default(),
+        ResponseHead { retry_after: Some(Duration::from_secs(7)), ..ResponseHead::default() },
+    );
+    assert_eq!(retry(endpoint.classify_response(refused(), &silent).await), seconds(1.5));
+    assert_eq!(retry(endpoint.classify_response(refused(), &told).await), seconds(7.0));
     assert_eq!(retry(endpoint.failure(body.clone(), &silent)), seconds(1.5), "in a stream");
 }

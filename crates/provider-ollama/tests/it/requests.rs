@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use backstop_provider_http::ConfigError;
+use backstop_provider_http::ProviderConfigError;
 use backstop_provider_ollama::{HOSTED_URL, KEY_VARIABLE, Ollama};
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Image, Message, ToolCall, Transcript};
@@ -108,7 +108,7 @@ fn the_hosted_service_needs_a_key() {
         return;
     }
     let error = Ollama::from_env("m").unwrap_err();
-    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(matches!(error, ProviderConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`OLLAMA_API_KEY`"));
 }
 

@@ -96,7 +96,7 @@ impl Calls {
     fn take_piece(&mut self, piece: CallPiece) {
         let function = piece.function.as_ref();
         let name = function.and_then(|function| function.name.as_deref());
-        let head = Head {
+        let head = CallHead {
             index: piece.index,
             id: piece.id.as_deref().filter(|id| !id.is_empty()),
             name: name.filter(|name| !name.is_empty()),
@@ -130,7 +130,7 @@ impl Calls {
     }
 
     /// Begins a call after those with its index, and returns its position.
-    fn begin(&mut self, head: &Head<'_>) -> usize {
+    fn begin(&mut self, head: &CallHead<'_>) -> usize {
         let index = head.index.unwrap_or(self.calls.len() as u64);
         let position = self.calls.partition_point(|known| known.index <= index);
         let before = position.checked_sub(1).map(|at| &self.calls[at]);
@@ -147,7 +147,7 @@ impl Calls {
 
     /// Returns the call that a piece belongs to; `None` if it begins one. The newest match wins: an
     /// endpoint may omit indices and ids, or use the same for all calls.
-    fn find(&self, head: &Head<'_>) -> Option<usize> {
+    fn find(&self, head: &CallHead<'_>) -> Option<usize> {
         let has_index = |call: &OpenCall| head.index.is_none_or(|index| call.index == index);
         if let Some(id) = head.id {
             let named = self.calls.iter().rposition(|call| has_index(call) && call.draft.id == id);
@@ -163,7 +163,7 @@ impl Calls {
     }
 
     /// Returns whether a piece cannot belong to this call, its last candidate.
-    fn begins_anew(&self, head: &Head<'_>, call: &OpenCall) -> bool {
+    fn begins_anew(&self, head: &CallHead<'_>, call: &OpenCall) -> bool {
         let has_other_id = head.id.is_some() && !call.draft.id.is_empty();
         let is_beside = call.list == self.lists && (head.name.is_some() || head.index.is_none());
         let is_head = head.name.is_some() && !call.draft.name.is_empty();
@@ -175,13 +175,13 @@ impl Calls {
 }
 
 /// The fields of a piece that identify its call.
-struct Head<'a> {
+struct CallHead<'a> {
     index: Option<u64>,
     id: Option<&'a str>,
     name: Option<&'a str>,
 }
 
-impl Head<'_> {
+impl CallHead<'_> {
     fn has_other_name(&self, call: &CallDraft) -> bool {
         !call.name.is_empty() && self.name.is_some_and(|name| name != call.name)
     }

@@ -1,13 +1,13 @@
 //! The content of an answer: text, or parts of text and of thinking.
 
-use backstop_provider_http::{Piece, pieces};
+use backstop_provider_http::{AnswerPiece, pieces};
 use layer0::JsonText;
 use layer0::message::StatePart;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// The content of an answer, or a piece of content: text, or the parts that some endpoints send instead.
-pub(super) struct AnswerContent(pub(super) Vec<ContentPiece>);
+pub(super) struct ChatAnswerContent(pub(super) Vec<ContentPiece>);
 
 /// A part of the content, or a piece of one.
 pub(super) enum ContentPiece {
@@ -16,7 +16,7 @@ pub(super) enum ContentPiece {
     Thought(Map<String, Value>),
 }
 
-impl<'de> Deserialize<'de> for AnswerContent {
+impl<'de> Deserialize<'de> for ChatAnswerContent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut pieces = Vec::new();
         read(Value::deserialize(deserializer)?, &mut pieces);
@@ -87,7 +87,7 @@ impl Thoughts {
     pub(super) fn into_parts(self) -> impl Iterator<Item = StatePart> {
         let part = |(text_before, thought): (usize, Map<String, Value>)| {
             let thought = JsonText::parse(&Value::Object(thought).to_string()).ok()?;
-            let mut part = StatePart::new(JsonText::of(&KeptThought { thought }).ok()?);
+            let mut part = StatePart::new(JsonText::from_value(&KeptThought { thought }).ok()?);
             part.text_before = text_before;
             Some(part)
         };
@@ -113,7 +113,7 @@ fn extend(thought: &mut Map<String, Value>, piece: Map<String, Value>) {
 
 /// Adds a part of a thought; a text is joined with a text before it.
 fn add_text(texts: &mut Vec<Value>, part: Value) {
-    fn text_of(part: &mut Value) -> Option<&mut String> {
+    fn text_mut(part: &mut Value) -> Option<&mut String> {
         let fields = part.as_object_mut().filter(|fields| fields["type"] == "text")?;
         match fields.get_mut("text") {
             Some(Value::String(text)) => Some(text),
@@ -121,7 +121,7 @@ fn add_text(texts: &mut Vec<Value>, part: Value) {
         }
     }
     let mut part = part;
-    match (texts.last_mut().and_then(text_of), text_of(&mut part)) {
+    match (texts.last_mut().and_then(text_mut), text_mut(&mut part)) {
         (Some(text), Some(more)) => text.push_str(more),
         _ => texts.push(part),
     }
@@ -168,9 +168,9 @@ impl<'a> SaidContent<'a> {
             return Self::Text(text);
         }
         let parts = pieces(text, 0, &thoughts).into_iter().filter_map(|piece| match piece {
-            Piece::Text(text) => Some(SaidPart::Text { r#type: "text", text }),
-            Piece::Kept(thought) => Some(SaidPart::Thought(thought)),
-            Piece::Call(_) => None,
+            AnswerPiece::Text(text) => Some(SaidPart::Text { r#type: "text", text }),
+            AnswerPiece::Kept(thought) => Some(SaidPart::Thought(thought)),
+            AnswerPiece::Call(_) => None,
         });
         Self::Parts(parts.collect())
     }
@@ -216,7 +216,7 @@ mod tests {
             { "type": "thinking", "thinking": texts("more") },
             { "type": "text", "text": " it is" },
         ]);
-        assert_eq!(JsonText::of(&sent).unwrap(), expected);
+        assert_eq!(JsonText::from_value(&sent).unwrap(), expected);
         assert_eq!(thought_text(&thought(whole)), "I think");
     }
 }

@@ -47,7 +47,7 @@ struct KeptCall {
 
 /// The kept fields of an answer that is being decoded.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptFields {
     message: KeptMessage,
     /// The pieces of `reasoning_details` so far.
     details: Vec<Value>,
@@ -56,7 +56,7 @@ pub(super) struct Kept {
     taken: usize,
 }
 
-impl Kept {
+impl KeptFields {
     pub(super) fn push_reasoning(&mut self, content: Option<&str>, reasoning: Option<&str>) {
         for (text, piece) in [
             (&mut self.message.reasoning_content, content),
@@ -122,14 +122,14 @@ impl Kept {
         }
         let is_empty = *message == KeptMessage::default();
         let part = KeptPart { message: Some(self.message), call: None };
-        (!is_empty).then(|| JsonText::of(&part).ok().map(StatePart::new)).flatten()
+        (!is_empty).then(|| JsonText::from_value(&part).ok().map(StatePart::new)).flatten()
     }
 }
 
 /// Returns the part of a call to keep.
 pub(super) fn call_part(extra_content: JsonText, calls_before: usize) -> Option<StatePart> {
     let part = KeptPart { message: None, call: Some(KeptCall { extra_content }) };
-    let mut part = StatePart::new(JsonText::of(&part).ok()?);
+    let mut part = StatePart::new(JsonText::from_value(&part).ok()?);
     part.calls_before = calls_before;
     Some(part)
 }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn details_are_put_together_from_pieces() {
-        let mut kept = Kept::default();
+        let mut kept = KeptFields::default();
         for piece in [
             json!([{ "type": "reasoning.text", "text": "I ", "index": 0, "format": "x" }]),
             json!([{ "type": "reasoning.text", "text": "think", "index": 0, "signature": null }]),
@@ -246,7 +246,7 @@ mod tests {
             (vec![json!([one, two, unsigned, unsigned])], false),
             (vec![json!([one]), json!([two]), json!([unsigned])], true),
         ] {
-            let mut kept = Kept::default();
+            let mut kept = KeptFields::default();
             for list in &lists {
                 kept.push_details(Some(list.into()), are_pieces);
             }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn reasoning_goes_back_with_calls_alone() {
         let kept = || {
-            let mut kept = Kept::default();
+            let mut kept = KeptFields::default();
             kept.push_reasoning(Some("I "), None);
             kept.push_reasoning(Some("think"), None);
             kept

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::content::SaidContent;
 use super::kept::{call_content, message_fields};
-use crate::dialect::{Fields, KeptReasoning};
-use crate::own::{Form, as_text, data_url, tool_choice};
+use crate::dialect::{KeptReasoning, RequestFields};
+use crate::own::{OpenAiSchema, as_text, data_url, tool_choice};
 
 /// The field that carries the output limit.
 #[derive(Debug, Clone, Copy)]
@@ -30,17 +30,17 @@ pub(crate) struct Dialect {
     /// The reasoning to send back.
     pub(crate) reasoning: KeptReasoning,
     /// The names of fields.
-    pub(crate) fields: Fields,
+    pub(crate) fields: RequestFields,
 }
 
 #[derive(Serialize)]
 pub(crate) struct ChatRequest<'a> {
     model: &'a str,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
+    tools: Vec<ChatTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<WireChoice<'a>>,
+    tool_choice: Option<ChatToolChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub(crate) struct ChatRequest<'a> {
 #[derive(Serialize)]
 struct ResponseFormat<'a> {
     r#type: &'static str,
-    json_schema: Form<'a>,
+    json_schema: OpenAiSchema<'a>,
 }
 
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum WireMessage<'a> {
+enum ChatMessage<'a> {
     System {
         content: &'a str,
     },
@@ -95,7 +95,7 @@ enum WireMessage<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         extra_content: Option<JsonText>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<WireCall<'a>>,
+        tool_calls: Vec<ChatCall<'a>>,
     },
     Tool {
         tool_call_id: &'a str,
@@ -108,12 +108,12 @@ enum WireMessage<'a> {
 #[serde(untagged)]
 enum UserContent<'a> {
     Text(&'a str),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<ChatPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum ChatPart<'a> {
     Text { text: &'a str },
     ImageUrl { image_url: ImageUrl },
 }
@@ -124,16 +124,16 @@ struct ImageUrl {
 }
 
 #[derive(Serialize)]
-struct WireCall<'a> {
+struct ChatCall<'a> {
     id: &'a str,
     r#type: &'static str,
-    function: WireFunction<'a>,
+    function: ChatFunction<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_content: Option<JsonText>,
 }
 
 #[derive(Serialize)]
-struct WireFunction<'a> {
+struct ChatFunction<'a> {
     name: &'a str,
     /// JSON in a string, as the protocol requires.
     #[serde(serialize_with = "as_text")]
@@ -141,13 +141,13 @@ struct WireFunction<'a> {
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct ChatTool<'a> {
     r#type: &'static str,
-    function: WireToolFunction<'a>,
+    function: ChatToolFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct WireToolFunction<'a> {
+struct ChatToolFunction<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a JsonText,
@@ -155,7 +155,7 @@ struct WireToolFunction<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum WireChoice<'a> {
+enum ChatToolChoice<'a> {
     Tool { r#type: &'static str, function: ChosenTool<'a> },
     Word(&'a str),
 }
@@ -194,15 +194,15 @@ impl<'a> ChatRequest<'a> {
             temperature: settings.temperature,
             top_p: settings.top_p,
             stop: &settings.stop,
-            seed: settings.seed.filter(|_| dialect.fields == Fields::Usual),
-            random_seed: settings.seed.filter(|_| dialect.fields == Fields::Mistral),
+            seed: settings.seed.filter(|_| dialect.fields == RequestFields::Usual),
+            random_seed: settings.seed.filter(|_| dialect.fields == RequestFields::Mistral),
             reasoning_effort: settings.reasoning_effort,
             max_tokens,
             max_completion_tokens,
             response_format: request
                 .output
                 .as_ref()
-                .and_then(Form::of)
+                .and_then(OpenAiSchema::from_schema)
                 .map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema }),
             stream,
             stream_options: (stream && dialect.stream_options)
@@ -216,19 +216,19 @@ fn wire_message<'a>(
     endpoint: &Endpoint,
     reasoning: KeptReasoning,
     any_calls: bool,
-) -> Result<WireMessage<'a>, ProviderError> {
+) -> Result<ChatMessage<'a>, ProviderError> {
     Ok(match message {
-        Message::System { content } => WireMessage::System { content },
+        Message::System { content } => ChatMessage::System { content },
         Message::User { content, images } => {
-            WireMessage::User { content: user_content(content, images) }
+            ChatMessage::User { content: user_content(content, images) }
         }
         Message::Assistant { content, tool_calls, provider_state } => {
-            let parts = endpoint.parts_of(provider_state.as_ref());
+            let parts = endpoint.state_parts(provider_state.as_ref());
             let kept = message_fields(parts, reasoning, !tool_calls.is_empty(), any_calls);
             let calls = tool_calls.iter().enumerate();
             let thoughts = if reasoning == KeptReasoning::Parts { parts } else { &[] };
             let said = SaidContent::new(content, thoughts);
-            WireMessage::Assistant {
+            ChatMessage::Assistant {
                 // A message with only tool calls has no content, as OpenAI itself writes it.
                 content: (!said.is_empty() || tool_calls.is_empty()).then_some(said),
                 reasoning_content: kept.reasoning_content,
@@ -242,7 +242,7 @@ fn wire_message<'a>(
         }
         // The protocol has neither a mark for failed calls nor images of tools; the text mentions both.
         Message::Tool { tool_call_id, content, images: _, is_error: _ } => {
-            WireMessage::Tool { tool_call_id: tool_call_id.as_str(), content }
+            ChatMessage::Tool { tool_call_id: tool_call_id.as_str(), content }
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     })
@@ -252,33 +252,35 @@ fn user_content<'a>(text: &'a str, images: &'a [Image]) -> UserContent<'a> {
     if images.is_empty() {
         return UserContent::Text(text);
     }
-    let image = |image| Part::ImageUrl { image_url: ImageUrl { url: data_url(image) } };
-    UserContent::Parts([Part::Text { text }].into_iter().chain(images.iter().map(image)).collect())
+    let image = |image| ChatPart::ImageUrl { image_url: ImageUrl { url: data_url(image) } };
+    UserContent::Parts(
+        [ChatPart::Text { text }].into_iter().chain(images.iter().map(image)).collect(),
+    )
 }
 
-fn wire_call(call: &ToolCall, extra_content: Option<JsonText>) -> WireCall<'_> {
+fn wire_call(call: &ToolCall, extra_content: Option<JsonText>) -> ChatCall<'_> {
     let arguments = sendable_arguments(&call.arguments);
-    WireCall {
+    ChatCall {
         id: call.id.as_str(),
         r#type: "function",
-        function: WireFunction { name: &call.name, arguments },
+        function: ChatFunction { name: &call.name, arguments },
         extra_content,
     }
 }
 
-fn wire_choice(choice: &ToolChoice) -> WireChoice<'_> {
+fn wire_choice(choice: &ToolChoice) -> ChatToolChoice<'_> {
     match choice {
         ToolChoice::Tool(name) => {
-            WireChoice::Tool { r#type: "function", function: ChosenTool { name } }
+            ChatToolChoice::Tool { r#type: "function", function: ChosenTool { name } }
         }
-        word => WireChoice::Word(word.as_str()),
+        word => ChatToolChoice::Word(word.as_str()),
     }
 }
 
-fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool {
+fn wire_tool(tool: &ToolSpec) -> ChatTool<'_> {
+    ChatTool {
         r#type: "function",
-        function: WireToolFunction {
+        function: ChatToolFunction {
             name: &tool.name,
             description: &tool.description,
             parameters: &tool.schema,

@@ -9,15 +9,15 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::calls::{CallPiece, whole_call};
-use super::content::{AnswerContent, ContentPiece, thought_text};
-use super::kept::{Kept, call_part};
+use super::content::{ChatAnswerContent, ContentPiece, thought_text};
+use super::kept::{KeptFields, call_part};
 use super::omitted::Omitted;
 use crate::usage::Counts;
 
 /// A whole response.
 #[derive(Deserialize)]
 pub struct ChatResponse {
-    choices: Option<Vec<Choice>>,
+    choices: Option<Vec<ChatChoice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<ChatUsage>,
     #[serde(default, deserialize_with = "lenient::maybe")]
@@ -25,10 +25,10 @@ pub struct ChatResponse {
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct ChatChoice {
     #[serde(default, deserialize_with = "lenient::count")]
     index: Option<u64>,
-    message: Option<AnswerMessage>,
+    message: Option<ChatAnswerMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
@@ -53,8 +53,8 @@ pub(super) fn asked_for<C>(
 
 /// The message of the model, or one of its pieces.
 #[derive(Deserialize, Default)]
-pub(super) struct AnswerMessage {
-    pub(super) content: Option<AnswerContent>,
+pub(super) struct ChatAnswerMessage {
+    pub(super) content: Option<ChatAnswerContent>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) refusal: Option<String>,
     /// The field of DeepSeek, llama.cpp and others.
@@ -75,9 +75,9 @@ pub(super) struct AnswerMessage {
     images: Option<Vec<IgnoredAny>>,
 }
 
-impl AnswerMessage {
+impl ChatAnswerMessage {
     /// Keeps the fields to send back, of a whole message or of a piece of one.
-    pub(super) fn keep(&mut self, kept: &mut Kept, is_piece: bool) {
+    pub(super) fn keep(&mut self, kept: &mut KeptFields, is_piece: bool) {
         kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
         kept.push_details(self.reasoning_details.take(), is_piece);
         kept.push_extra(self.extra_content.take());
@@ -171,14 +171,14 @@ impl ChatResponse {
     ) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
         if let Some(usage) = self.usage.or(self.x_groq.and_then(|field| field.usage)) {
-            draft.bill(Counts::from(usage).billed(), reply);
+            draft.bill(Counts::from(usage).billed_tokens(), reply);
         }
         let Some(choice) = asked_for(self.choices, |choice| choice.index, &mut false) else {
             return Err(reply.invalid_response("an answer without choices"));
         };
         reply.refuse_failure(choice.error)?;
         let mut message = choice.message.unwrap_or_default();
-        let mut kept = Kept::default();
+        let mut kept = KeptFields::default();
         message.keep(&mut kept, false);
         draft.thinking.extend(message.thinking());
         if message.has_images() {
@@ -205,7 +205,7 @@ impl ChatResponse {
 
 pub(super) fn finish(
     mut draft: Draft,
-    kept: Kept,
+    kept: KeptFields,
     is_refused: bool,
     finish_reason: Option<&str>,
     reply: &Reply<'_>,
@@ -233,7 +233,7 @@ pub(super) fn finish(
 }
 
 /// Keeps the fields of the message and of its calls to send back.
-fn keep(draft: &mut Draft, kept: Kept) {
+fn keep(draft: &mut Draft, kept: KeptFields) {
     draft.kept.extend(kept.into_parts(!draft.calls.is_empty()));
     for (place, call) in draft.calls.iter_mut().enumerate() {
         draft.kept.extend(call.kept.take().and_then(|extra| call_part(extra, place)));

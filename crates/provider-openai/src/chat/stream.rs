@@ -3,19 +3,19 @@
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{Draft, Event, Reply, Stream, lenient};
+use backstop_provider_http::{Draft, Reply, SseEvent, Stream, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::calls::Calls;
 use super::content::{ContentPiece, thought_text};
-use super::kept::Kept;
+use super::kept::KeptFields;
 use super::omitted::Omitted;
-use super::response::{AnswerMessage, ChatUsage, GroqField, asked_for, finish};
+use super::response::{ChatAnswerMessage, ChatUsage, GroqField, asked_for, finish};
 use crate::usage::Counts;
 
 #[derive(Deserialize, Default)]
-struct Chunk {
+struct ChatChunk {
     choices: Option<Vec<ChunkChoice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<ChatUsage>,
@@ -27,7 +27,7 @@ struct Chunk {
 struct ChunkChoice {
     #[serde(default, deserialize_with = "lenient::count")]
     index: Option<u64>,
-    delta: Option<AnswerMessage>,
+    delta: Option<ChatAnswerMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
@@ -43,7 +43,7 @@ pub struct ChatStream {
     counts: Counts,
     calls: Calls,
     /// Fields of the message to send back.
-    kept: Kept,
+    kept: KeptFields,
     is_refused: bool,
     finish_reason: Option<String>,
     /// The parts of the end that the endpoint omits.
@@ -53,9 +53,13 @@ pub struct ChatStream {
 }
 
 impl Stream for ChatStream {
-    type Frame = Event;
+    type Frame = SseEvent;
 
-    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+    fn take(
+        &mut self,
+        event: SseEvent,
+        reply: &Reply<'_>,
+    ) -> Result<ControlFlow<()>, ProviderError> {
         if event.data.trim() == "[DONE]" {
             self.is_done = true;
             return Ok(ControlFlow::Break(()));
@@ -63,7 +67,7 @@ impl Stream for ChatStream {
         let chunk = match reply.decode(event.data.as_bytes()) {
             // OpenRouter sends an error after the finish reason of an answer that it cut at its limit.
             Err(ProviderError::InvalidRequest { .. }) if self.is_cut() => {
-                serde_json::from_str::<Chunk>(&event.data).unwrap_or_default()
+                serde_json::from_str::<ChatChunk>(&event.data).unwrap_or_default()
             }
             chunk => chunk?,
         };
@@ -108,11 +112,15 @@ impl ChatStream {
     fn bill(&mut self, usage: Option<ChatUsage>, reply: &Reply<'_>) {
         if let Some(usage) = usage {
             self.counts.update(usage.into());
-            self.draft.bill(self.counts.billed(), reply);
+            self.draft.bill(self.counts.billed_tokens(), reply);
         }
     }
 
-    fn add(&mut self, mut piece: AnswerMessage, reply: &Reply<'_>) -> Result<(), ProviderError> {
+    fn add(
+        &mut self,
+        mut piece: ChatAnswerMessage,
+        reply: &Reply<'_>,
+    ) -> Result<(), ProviderError> {
         piece.keep(&mut self.kept, true);
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         if piece.has_images() {

@@ -5,10 +5,10 @@ use backstop_provider_http::{Draft, MAX_ANSWER_ITEMS, Reply, keep_field};
 use layer0::message::StopReason;
 use serde_json::value::RawValue;
 
-use super::items::{Body, Items, Kind, Place, Thought, Untold};
+use super::items::{ItemBody, ItemKind, ItemPosition, Items, Thought, Untold};
 use super::paragraph::{BREAK, add};
 use super::phase::Phases;
-use super::response::{CallItem, Item, WireResponse};
+use super::response::{CallItem, ResponsesItem, WireResponse};
 use super::served::ServedSteps;
 use crate::usage::Counts;
 
@@ -36,7 +36,7 @@ impl ItemsDraft {
     /// Adds a piece of text. A message that follows another begins a paragraph.
     pub(super) fn say(
         &mut self,
-        place: Place<'_>,
+        place: ItemPosition<'_>,
         piece: &str,
         is_refusal: bool,
         reply: &Reply<'_>,
@@ -45,7 +45,7 @@ impl ItemsDraft {
             return;
         }
         let (at, item) = self.items.text(place, piece);
-        if let Body::Text { text, is_refused, .. } = &mut item.body {
+        if let ItemBody::Text { text, is_refused, .. } = &mut item.body {
             text.push_str(piece);
             *is_refused |= is_refusal;
         }
@@ -55,7 +55,7 @@ impl ItemsDraft {
     /// Adds a piece of thinking. A part that follows another begins a paragraph.
     pub(super) fn think(
         &mut self,
-        place: Place<'_>,
+        place: ItemPosition<'_>,
         part: Thought,
         piece: &str,
         reply: &Reply<'_>,
@@ -63,8 +63,8 @@ impl ItemsDraft {
         if piece.is_empty() {
             return;
         }
-        let (at, item) = self.items.at(place, Kind::Thought);
-        if let Body::Thought { parts, .. } = &mut item.body {
+        let (at, item) = self.items.at(place, ItemKind::Thought);
+        if let ItemBody::Thought { parts, .. } = &mut item.body {
             match parts.last_mut() {
                 Some((last, text)) if *last == part => text.push_str(piece),
                 _ => parts.push((part, piece.to_owned())),
@@ -74,36 +74,45 @@ impl ItemsDraft {
     }
 
     /// Adds a call, or further fields of a known one.
-    pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) {
+    pub(super) fn take_call(&mut self, place: ItemPosition<'_>, item: CallItem, is_done: bool) {
         self.items.take_call(place, item, is_done);
     }
 
     /// Adds a piece of a call's arguments; without an index, to the last call.
-    pub(super) fn take_arguments(&mut self, place: Place<'_>, piece: &str) {
+    pub(super) fn take_arguments(&mut self, place: ItemPosition<'_>, piece: &str) {
         if let Some(call) = self.items.call(place) {
             call.push(piece);
         }
     }
 
     /// Sets the complete arguments of a call.
-    pub(super) fn settle_arguments(&mut self, place: Place<'_>, arguments: Option<Box<RawValue>>) {
+    pub(super) fn settle_arguments(
+        &mut self,
+        place: ItemPosition<'_>,
+        arguments: Option<Box<RawValue>>,
+    ) {
         if let Some(call) = self.items.call(place) {
             call.settle(arguments);
         }
     }
 
     /// Adds a complete item. Its pieces have usually been received; the complete item replaces them.
-    pub(super) fn take_done(&mut self, place: Place<'_>, item: Item, reply: &Reply<'_>) {
+    pub(super) fn take_done(
+        &mut self,
+        place: ItemPosition<'_>,
+        item: ResponsesItem,
+        reply: &Reply<'_>,
+    ) {
         let untold = self.items.take_done(place, item);
         self.tell_more(untold, reply);
     }
 
     /// Adds the whole answer, which replaces everything received before. Parts that it does not
     /// repeat are kept: some endpoints end with an answer that is empty or partial.
-    fn settle(&mut self, output: Vec<Item>, reply: &Reply<'_>) {
+    fn settle(&mut self, output: Vec<ResponsesItem>, reply: &Reply<'_>) {
         let mut whole = Items::default();
         for (at, item) in (0..).zip(output) {
-            whole.take_done(Place { index: Some(at), item_id: None }, item);
+            whole.take_done(ItemPosition { index: Some(at), item_id: None }, item);
         }
         let heard = std::mem::take(&mut self.items);
         self.items = whole.or(heard.clone());
@@ -146,7 +155,7 @@ impl ItemsDraft {
     ) -> Result<ModelResponse, ProviderError> {
         let mut draft = Draft::default();
         if let Some(usage) = response.usage.take() {
-            draft.bill(Counts::from(usage).billed(), reply);
+            draft.bill(Counts::from(usage).billed_tokens(), reply);
         }
         let ending = response.ending(reply)?;
         self.settle(response.output.unwrap_or_default(), reply);
@@ -157,22 +166,24 @@ impl ItemsDraft {
         while let Some(item) = items.next() {
             any_cut |= item.is_cut;
             match item.body {
-                Body::Text { text, is_refused, phase } => {
+                ItemBody::Text { text, is_refused, phase } => {
                     served.pass();
                     any_refused |= is_refused;
                     phases.add(phase, &text, &mut draft);
                     add(&mut draft.text, &text);
                 }
-                Body::Thought { parts, data, id } => {
+                ItemBody::Thought { parts, data, id } => {
                     parts.iter().for_each(|(_, text)| add(&mut draft.thinking, text));
                     let next = items.peek().and_then(|item| match &item.body {
-                        Body::Served(next) => Some(next),
-                        Body::Text { .. } | Body::Thought { .. } | Body::Call(_) => None,
+                        ItemBody::Served(next) => Some(next),
+                        ItemBody::Text { .. } | ItemBody::Thought { .. } | ItemBody::Call(_) => {
+                            None
+                        }
                     });
                     served.keep_thought(data, id, next, &mut draft);
                 }
-                Body::Served(item) => served.keep(&item, &mut draft)?,
-                Body::Call(mut call) => {
+                ItemBody::Served(item) => served.keep(&item, &mut draft)?,
+                ItemBody::Call(mut call) => {
                     served.pass();
                     let namespace = call.kept.take().and_then(|it| keep_field("namespace", &it));
                     if let Some(namespace) = namespace {

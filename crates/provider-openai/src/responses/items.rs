@@ -8,12 +8,12 @@ use backstop_provider_http::CallDraft;
 use layer0::JsonText;
 use serde_json::{Value, json};
 
-use super::response::{CallItem, Item, OutputPart};
+use super::response::{CallItem, OutputPart, ResponsesItem};
 use super::served::ServedItem;
 
 /// The place of something in the answer, as far as the endpoint reports it.
 #[derive(Default, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ItemPosition<'a> {
     pub(super) index: Option<u64>,
     pub(super) item_id: Option<&'a str>,
 }
@@ -30,15 +30,15 @@ pub(super) struct Thought {
 pub(super) struct Items {
     items: Vec<ItemDraft>,
     /// The position of each item by kind and place.
-    by_place: BTreeMap<(Kind, u64), usize>,
+    by_place: BTreeMap<(ItemKind, u64), usize>,
     /// The position of each item by kind and the endpoint's id.
-    by_id: BTreeMap<(Kind, String), usize>,
+    by_id: BTreeMap<(ItemKind, String), usize>,
     /// The position of each call by its call id.
     by_call_id: BTreeMap<String, usize>,
     /// An upper bound of the bytes to send back.
     kept_bytes: usize,
     /// The positions of incomplete items.
-    open: BTreeMap<(Kind, u64), usize>,
+    open: BTreeMap<(ItemKind, u64), usize>,
     /// The number of bytes of calls that were compared.
     #[cfg(test)]
     compared: std::cell::Cell<usize>,
@@ -61,11 +61,11 @@ pub(super) struct ItemDraft {
     is_done: bool,
     /// Whether the endpoint reports it as cut off.
     pub(super) is_cut: bool,
-    pub(super) body: Body,
+    pub(super) body: ItemBody,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Body {
+pub(super) enum ItemBody {
     Thought {
         parts: Vec<(Thought, String)>,
         /// The item to send back.
@@ -85,61 +85,64 @@ pub(super) enum Body {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Thought,
     Served,
     Text,
     Call,
 }
 
-impl Kind {
+impl ItemKind {
     const ALL: [Self; 4] = [Self::Thought, Self::Served, Self::Text, Self::Call];
 }
 
-impl Body {
+impl ItemBody {
     /// Makes the empty body of a kind that is received in pieces.
-    fn empty(kind: Kind) -> Self {
+    fn empty(kind: ItemKind) -> Self {
         match kind {
-            Kind::Thought | Kind::Served => {
+            ItemKind::Thought | ItemKind::Served => {
                 Self::Thought { parts: Vec::new(), data: None, id: None }
             }
-            Kind::Text => Self::Text { text: String::new(), is_refused: false, phase: None },
-            Kind::Call => Self::Call(CallDraft::default()),
+            ItemKind::Text => Self::Text { text: String::new(), is_refused: false, phase: None },
+            ItemKind::Call => Self::Call(CallDraft::default()),
         }
     }
 
-    const fn kind(&self) -> Kind {
+    const fn kind(&self) -> ItemKind {
         match self {
-            Self::Thought { .. } => Kind::Thought,
-            Self::Served(_) => Kind::Served,
-            Self::Text { .. } => Kind::Text,
-            Self::Call(_) => Kind::Call,
+            Self::Thought { .. } => ItemKind::Thought,
+            Self::Served(_) => ItemKind::Served,
+            Self::Text { .. } => ItemKind::Text,
+            Self::Call(_) => ItemKind::Call,
         }
     }
 }
 
 impl ItemDraft {
     /// Returns whether the endpoint's id for the item is the id of a place.
-    fn is_named(&self, place: Place<'_>) -> bool {
+    fn is_named(&self, place: ItemPosition<'_>) -> bool {
         !self.id.is_empty() && place.item_id == Some(self.id.as_str())
     }
 
     fn held_bytes(&self) -> usize {
         let body = match &self.body {
-            Body::Thought { parts, .. } => {
+            ItemBody::Thought { parts, .. } => {
                 parts.iter().map(|part| size_of_val(part) + part.1.len()).sum()
             }
-            Body::Served(item) => item.held_bytes(),
-            Body::Text { text, .. } => text.len(),
-            Body::Call(call) => call.held_bytes(),
+            ItemBody::Served(item) => item.held_bytes(),
+            ItemBody::Text { text, .. } => text.len(),
+            ItemBody::Call(call) => call.held_bytes(),
         };
         size_of::<Self>() + body
     }
 
     fn text(&self) -> Option<&str> {
         match &self.body {
-            Body::Text { text, .. } if !text.is_empty() => Some(text),
-            Body::Text { .. } | Body::Thought { .. } | Body::Served(_) | Body::Call(_) => None,
+            ItemBody::Text { text, .. } if !text.is_empty() => Some(text),
+            ItemBody::Text { .. }
+            | ItemBody::Thought { .. }
+            | ItemBody::Served(_)
+            | ItemBody::Call(_) => None,
         }
     }
 }
@@ -155,7 +158,7 @@ impl Items {
 
     /// Returns the item of a place, or a new one. If the endpoint omits the place, it is the last
     /// incomplete one of its kind.
-    fn find(&mut self, place: Place<'_>, kind: Kind) -> usize {
+    fn find(&mut self, place: ItemPosition<'_>, kind: ItemKind) -> usize {
         let id = place.item_id.filter(|id| !id.is_empty());
         let known = match (place.index, id) {
             (Some(index), _) => self.by_place.get(&(kind, index)),
@@ -170,7 +173,7 @@ impl Items {
 
     /// Begins an item, and returns its position. One whose index is taken follows all others: some
     /// endpoints give all items one index. Later pieces with that index belong to the new item.
-    fn begin(&mut self, place: Place<'_>, kind: Kind) -> usize {
+    fn begin(&mut self, place: ItemPosition<'_>, kind: ItemKind) -> usize {
         let is_free = |index: &u64| !self.by_place.contains_key(&(kind, *index));
         let at = place.index.filter(is_free).unwrap_or_else(|| self.next_place());
         let position = self.items.len();
@@ -181,21 +184,21 @@ impl Items {
         if !id.is_empty() {
             self.by_id.insert((kind, id.clone()), position);
         }
-        let body = Body::empty(kind);
+        let body = ItemBody::empty(kind);
         self.items.push(ItemDraft { at, id, is_done: false, is_cut: false, body });
         position
     }
 
     /// Returns the text that a piece for a place belongs to, and its place.
-    pub(super) fn text(&mut self, place: Place<'_>, piece: &str) -> (u64, &mut ItemDraft) {
+    pub(super) fn text(&mut self, place: ItemPosition<'_>, piece: &str) -> (u64, &mut ItemDraft) {
         if self.begins_text(place, piece) {
-            self.begin(place, Kind::Text);
+            self.begin(place, ItemKind::Text);
         }
-        self.at(place, Kind::Text)
+        self.at(place, ItemKind::Text)
     }
 
     /// Returns the item of a place, like [`Items::find`], and its place.
-    pub(super) fn at(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
+    pub(super) fn at(&mut self, place: ItemPosition<'_>, kind: ItemKind) -> (u64, &mut ItemDraft) {
         let position = self.find(place, kind);
         let item = &mut self.items[position];
         (item.at, item)
@@ -204,12 +207,12 @@ impl Items {
     /// Returns the place after all others.
     fn next_place(&self) -> u64 {
         let last =
-            Kind::ALL.into_iter().filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
+            ItemKind::ALL.into_iter().filter_map(|kind| Some(last_place(&self.by_place, kind)?.0));
         last.max().map_or(0, |last| last.saturating_add(1))
     }
 
     /// Marks the item of a place as complete, and returns it.
-    fn done(&mut self, place: Place<'_>, kind: Kind) -> (u64, &mut ItemDraft) {
+    fn finish_item(&mut self, place: ItemPosition<'_>, kind: ItemKind) -> (u64, &mut ItemDraft) {
         let position = self.find(place, kind);
         self.finish(position);
         (self.items[position].at, &mut self.items[position])
@@ -222,30 +225,35 @@ impl Items {
     }
 
     /// Returns the call of a place.
-    pub(super) fn call(&mut self, place: Place<'_>) -> Option<&mut CallDraft> {
+    pub(super) fn call(&mut self, place: ItemPosition<'_>) -> Option<&mut CallDraft> {
         // A piece without a place belongs to the last call, even if it is complete.
         let index = place.index.or_else(|| {
-            let last = last(&self.by_place, Kind::Call)?;
+            let last = last(&self.by_place, ItemKind::Call)?;
             place.item_id.is_none_or(str::is_empty).then_some(self.items[*last].at)
         });
-        let (_, item) = self.at(Place { index, ..place }, Kind::Call);
+        let (_, item) = self.at(ItemPosition { index, ..place }, ItemKind::Call);
         match &mut item.body {
-            Body::Call(call) => Some(call),
-            Body::Thought { .. } | Body::Served(_) | Body::Text { .. } => None,
+            ItemBody::Call(call) => Some(call),
+            ItemBody::Thought { .. } | ItemBody::Served(_) | ItemBody::Text { .. } => None,
         }
     }
 
     /// Adds a call, or further fields of a known one. If an endpoint omits the place, a new id
     /// begins a new call.
-    pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) -> u64 {
+    pub(super) fn take_call(
+        &mut self,
+        place: ItemPosition<'_>,
+        item: CallItem,
+        is_done: bool,
+    ) -> u64 {
         let begins_call = self.begins_call(place, &item, is_done);
         let call_id = item.call_id.unwrap_or_default();
         let position = match self.by_call_id.get(&call_id) {
             Some(known) => *known,
-            None if begins_call => self.begin(place, Kind::Call),
+            None if begins_call => self.begin(place, ItemKind::Call),
             None => {
                 let index = place.index.unwrap_or_else(|| self.next_place());
-                self.find(Place { index: Some(index), ..place }, Kind::Call)
+                self.find(ItemPosition { index: Some(index), ..place }, ItemKind::Call)
             }
         };
         let was_done = self.items[position].is_done;
@@ -259,9 +267,9 @@ impl Items {
         draft.is_cut = is_incomplete(item.status.as_deref());
         if let Some(id) = place.item_id.filter(|id| draft.id.is_empty() && !id.is_empty()) {
             id.clone_into(&mut draft.id);
-            self.by_id.insert((Kind::Call, id.to_owned()), position);
+            self.by_id.insert((ItemKind::Call, id.to_owned()), position);
         }
-        if let Body::Call(call) = &mut draft.body {
+        if let ItemBody::Call(call) = &mut draft.body {
             settle(&mut call.id, call_id);
             settle(&mut call.name, item.name.unwrap_or_default());
             call.kept = item.namespace.as_deref().map(JsonText::string).or(call.kept.take());
@@ -275,10 +283,10 @@ impl Items {
 
     /// Returns whether a call differs from the call with its place. Without ids, a whole call that
     /// is not equal to a complete one is another.
-    fn begins_call(&self, place: Place<'_>, item: &CallItem, is_done: bool) -> bool {
-        let known = place.index.and_then(|index| self.by_place.get(&(Kind::Call, index)));
+    fn begins_call(&self, place: ItemPosition<'_>, item: &CallItem, is_done: bool) -> bool {
+        let known = place.index.and_then(|index| self.by_place.get(&(ItemKind::Call, index)));
         let Some(known) = known.map(|known| &self.items[*known]) else { return false };
-        let Body::Call(call) = &known.body else { return false };
+        let ItemBody::Call(call) = &known.body else { return false };
         let call_id = item.call_id.as_deref().unwrap_or_default();
         if !known.is_done || known.is_named(place) {
             return false;
@@ -300,41 +308,42 @@ impl Items {
     }
 
     /// Returns whether a piece for this place begins a text after a complete one.
-    fn begins_text(&self, place: Place<'_>, said: &str) -> bool {
-        let known = place.index.and_then(|index| self.by_place.get(&(Kind::Text, index)));
+    fn begins_text(&self, place: ItemPosition<'_>, said: &str) -> bool {
+        let known = place.index.and_then(|index| self.by_place.get(&(ItemKind::Text, index)));
         let Some(known) = known.map(|known| &self.items[*known]) else { return false };
         let is_other = known.text().is_some_and(|text| text != said);
         is_other && known.is_done && !known.is_named(place)
     }
 
     /// Adds a whole item, and returns the part that was not streamed before.
-    pub(super) fn take_done(&mut self, place: Place<'_>, item: Item) -> Untold {
+    pub(super) fn take_done(&mut self, place: ItemPosition<'_>, item: ResponsesItem) -> Untold {
         let mut untold = Untold::default();
         match item {
-            Item::FunctionCall(item) => {
+            ResponsesItem::FunctionCall(item) => {
                 self.take_call(place, item, true);
             }
-            Item::Message { content, status, phase: told } => {
+            ResponsesItem::Message { content, status, phase: told } => {
                 let (said, refused) = read(content.unwrap_or_default());
                 if !said.is_empty() && self.begins_text(place, &said) {
-                    self.begin(place, Kind::Text);
+                    self.begin(place, ItemKind::Text);
                 }
-                let (at, draft) = self.done(place, Kind::Text);
+                let (at, draft) = self.finish_item(place, ItemKind::Text);
                 draft.is_cut = is_incomplete(status.as_deref());
                 untold.at = at;
-                if let Body::Text { text, is_refused, phase } = &mut draft.body {
+                if let ItemBody::Text { text, is_refused, phase } = &mut draft.body {
                     *phase = told.or(phase.take());
                     untold.text = said.strip_prefix(text.as_str()).unwrap_or_default().to_owned();
                     settle(text, said);
                     *is_refused |= refused;
                 }
             }
-            Item::Reasoning { id: name, summary, content, encrypted_content } => {
+            ResponsesItem::Reasoning { id: name, summary, content, encrypted_content } => {
                 self.kept_bytes += encrypted_content.as_ref().map_or(0, String::len);
-                let wanted = encrypted_content.map(|content| kept(summary.as_deref(), &content));
-                let (at, draft) = self.done(place, Kind::Thought);
+                let wanted = encrypted_content
+                    .map(|content| build_reasoning_item(summary.as_deref(), &content));
+                let (at, draft) = self.finish_item(place, ItemKind::Thought);
                 untold.at = at;
-                if let Body::Thought { parts, data, id } = &mut draft.body {
+                if let ItemBody::Thought { parts, data, id } = &mut draft.body {
                     *data = wanted.or(data.take());
                     *id = name.or(id.take());
                     let whole = thoughts(summary, content);
@@ -344,21 +353,21 @@ impl Items {
                     }
                 }
             }
-            Item::Served(item) => self.take_served(place, item),
-            Item::Other => {}
+            ResponsesItem::Served(item) => self.take_served(place, item),
+            ResponsesItem::Other => {}
         }
         untold
     }
 
     /// Adds an item of a tool that runs at the provider, in place of one with the same id.
-    fn take_served(&mut self, place: Place<'_>, item: ServedItem) {
-        let key = (Kind::Served, item.id.clone());
+    fn take_served(&mut self, place: ItemPosition<'_>, item: ServedItem) {
+        let key = (ItemKind::Served, item.id.clone());
         match self.by_id.get(&key) {
-            Some(known) => self.items[*known].body = Body::Served(item),
+            Some(known) => self.items[*known].body = ItemBody::Served(item),
             None => {
-                let place = Place { item_id: Some(&key.1), ..place };
-                let position = self.begin(place, Kind::Served);
-                self.items[position].body = Body::Served(item);
+                let place = ItemPosition { item_id: Some(&key.1), ..place };
+                let position = self.begin(place, ItemKind::Served);
+                self.items[position].body = ItemBody::Served(item);
                 self.finish(position);
             }
         }
@@ -375,16 +384,16 @@ impl Items {
             let known = known.map(|known| &told.items[*known].body);
             let mut untold = Untold { at: item.at, ..Untold::default() };
             match (&item.body, known) {
-                (Body::Text { text, .. }, _) if texts.contains(text.as_str()) => {}
-                (Body::Text { text, .. }, Some(Body::Text { text: known, .. })) => {
+                (ItemBody::Text { text, .. }, _) if texts.contains(text.as_str()) => {}
+                (ItemBody::Text { text, .. }, Some(ItemBody::Text { text: known, .. })) => {
                     untold.text = text.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
                 }
-                (Body::Text { text, .. }, _) => untold.text.clone_from(text),
-                (Body::Thought { parts, .. }, known) => match known {
-                    Some(Body::Thought { parts: known, .. }) if !known.is_empty() => {}
+                (ItemBody::Text { text, .. }, _) => untold.text.clone_from(text),
+                (ItemBody::Thought { parts, .. }, known) => match known {
+                    Some(ItemBody::Thought { parts: known, .. }) if !known.is_empty() => {}
                     _ => untold.thoughts.clone_from(parts),
                 },
-                (Body::Served(_) | Body::Call(_), _) => {}
+                (ItemBody::Served(_) | ItemBody::Call(_), _) => {}
             }
             all.push(untold);
         }
@@ -393,16 +402,16 @@ impl Items {
 
     /// Returns whether an item of a tool that runs at the provider has this id.
     fn has_served(&self, item: &ItemDraft) -> bool {
-        self.by_id.contains_key(&(Kind::Served, item.id.clone()))
+        self.by_id.contains_key(&(ItemKind::Served, item.id.clone()))
     }
 
     /// Returns whether an item of this kind has content.
-    fn has(&self, kind: Kind) -> bool {
+    fn has(&self, kind: ItemKind) -> bool {
         self.items.iter().any(|item| match &item.body {
-            Body::Thought { parts, .. } => kind == Kind::Thought && !parts.is_empty(),
-            Body::Served(_) => kind == Kind::Served,
-            Body::Text { text, .. } => kind == Kind::Text && !text.is_empty(),
-            Body::Call(_) => kind == Kind::Call,
+            ItemBody::Thought { parts, .. } => kind == ItemKind::Thought && !parts.is_empty(),
+            ItemBody::Served(_) => kind == ItemKind::Served,
+            ItemBody::Text { text, .. } => kind == ItemKind::Text && !text.is_empty(),
+            ItemBody::Call(_) => kind == ItemKind::Call,
         })
     }
 
@@ -414,12 +423,12 @@ impl Items {
 }
 
 /// Returns the last item of a kind.
-fn last(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<&usize> {
+fn last(places: &BTreeMap<(ItemKind, u64), usize>, kind: ItemKind) -> Option<&usize> {
     Some(last_place(places, kind)?.1)
 }
 
 /// Returns the last place of a kind, and its item.
-fn last_place(places: &BTreeMap<(Kind, u64), usize>, kind: Kind) -> Option<(u64, &usize)> {
+fn last_place(places: &BTreeMap<(ItemKind, u64), usize>, kind: ItemKind) -> Option<(u64, &usize)> {
     let ((_, at), item) = places.range((kind, 0)..=(kind, u64::MAX)).next_back()?;
     Some((*at, item))
 }
@@ -448,7 +457,7 @@ fn thoughts(
 }
 
 /// Returns a reasoning item to send back, without its id: an item that was not stored cannot be looked up.
-fn kept(summary: Option<&[OutputPart]>, content: &str) -> Value {
+fn build_reasoning_item(summary: Option<&[OutputPart]>, content: &str) -> Value {
     let texts = summary.into_iter().flatten().filter_map(|part| part.text.as_deref());
     let summary: Vec<Value> =
         texts.map(|text| json!({ "type": "summary_text", "text": text })).collect();
@@ -472,7 +481,7 @@ mod tests {
 
     use super::*;
 
-    fn call(place: Place<'_>, items: &mut Items, arguments: &str) {
+    fn call(place: ItemPosition<'_>, items: &mut Items, arguments: &str) {
         let item = CallItem {
             call_id: None,
             name: Some("pay".to_owned()),
@@ -496,7 +505,7 @@ mod tests {
         ] {
             for item_id in [None, Some("i")] {
                 let mut items = Items::default();
-                let place = Place { index: Some(0), item_id };
+                let place = ItemPosition { index: Some(0), item_id };
                 call(place, &mut items, &first);
                 for _ in 0..200 {
                     call(place, &mut items, &again);
@@ -514,15 +523,15 @@ mod tests {
         let all: Vec<String> = (0..9).map(|n| json!({ "n": n }).to_string()).collect();
         let (mut heard, mut whole) = (Items::default(), Items::default());
         for (at, arguments) in (0..).zip(&all) {
-            call(Place { index: Some(at), item_id: None }, &mut heard, arguments);
+            call(ItemPosition { index: Some(at), item_id: None }, &mut heard, arguments);
         }
         for (at, arguments) in (0..).zip(all.iter().rev()) {
-            call(Place { index: Some(at), item_id: None }, &mut whole, arguments);
+            call(ItemPosition { index: Some(at), item_id: None }, &mut whole, arguments);
         }
         let merged = whole.or(heard).into_sorted();
         let told = merged.into_iter().filter_map(|item| match item.body {
-            Body::Call(call) => Some(call.whole_arguments().to_string()),
-            Body::Thought { .. } | Body::Served(_) | Body::Text { .. } => None,
+            ItemBody::Call(call) => Some(call.whole_arguments().to_string()),
+            ItemBody::Thought { .. } | ItemBody::Served(_) | ItemBody::Text { .. } => None,
         });
         assert_eq!(told.collect::<Vec<_>>(), all);
     }

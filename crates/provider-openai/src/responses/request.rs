@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, kept_field, pieces, sendable_arguments};
+use backstop_provider_http::{AnswerPiece, Endpoint, kept_field, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 
 use super::paragraph::BREAK;
-use crate::own::{Form, as_text, data_url, tool_choice};
+use crate::own::{OpenAiSchema, as_text, data_url, tool_choice};
 
 /// The smallest output limit that the protocol accepts. The rest of a budget may be less; a refused
 /// request would hide that the budget is used up.
@@ -44,14 +44,14 @@ pub(crate) struct ResponsesRequest<'a> {
 
 #[derive(Serialize)]
 struct TextSettings<'a> {
-    format: Format<'a>,
+    format: ResponsesFormat<'a>,
 }
 
 #[derive(Serialize)]
-struct Format<'a> {
+struct ResponsesFormat<'a> {
     r#type: &'static str,
     #[serde(flatten)]
-    form: Form<'a>,
+    form: OpenAiSchema<'a>,
 }
 
 #[derive(Serialize, PartialEq, Default)]
@@ -167,11 +167,9 @@ impl<'a> ResponsesRequest<'a> {
             max_output_tokens: limit.map(|limit| limit.max(MIN_OUTPUT_TOKENS)),
             reasoning: (asked != Reasoning::default()).then_some(asked),
             include: if reasoning.encrypted { &["reasoning.encrypted_content"] } else { &[] },
-            text: request
-                .output
-                .as_ref()
-                .and_then(Form::of)
-                .map(|form| TextSettings { format: Format { r#type: "json_schema", form } }),
+            text: request.output.as_ref().and_then(OpenAiSchema::from_schema).map(|form| {
+                TextSettings { format: ResponsesFormat { r#type: "json_schema", form } }
+            }),
             store: false,
             stream,
         })
@@ -186,9 +184,9 @@ fn push_items<'a>(
     let mut say = |role, content| input.push(InputItem::Message { role, content, phase: None });
     match message {
         Message::System { content } => say("system", InputContent::Text(content)),
-        Message::User { content, images } => say("user", content_of(content, images)),
+        Message::User { content, images } => say("user", build_content(content, images)),
         Message::Assistant { content, tool_calls, provider_state } => {
-            let kept = endpoint.parts_of(provider_state.as_ref());
+            let kept = endpoint.state_parts(provider_state.as_ref());
             let pieces = pieces(content, tool_calls.len(), kept);
             if pieces.is_empty() {
                 say("assistant", InputContent::Text(content));
@@ -196,11 +194,11 @@ fn push_items<'a>(
             let (mut phase, mut namespace) = (None, None);
             for piece in pieces {
                 match piece {
-                    Piece::Text(text) => input.push(said(text, phase.take())),
-                    Piece::Call(place) => {
+                    AnswerPiece::Text(text) => input.push(build_assistant_item(text, phase.take())),
+                    AnswerPiece::Call(place) => {
                         input.push(wire_call(&tool_calls[place], namespace.take()));
                     }
-                    Piece::Kept(item) => {
+                    AnswerPiece::Kept(item) => {
                         match (kept_field(&item, "phase"), kept_field(&item, "namespace")) {
                             (None, None) => input.push(InputItem::Kept(item)),
                             (told_phase, told_namespace) => {
@@ -217,7 +215,7 @@ fn push_items<'a>(
             let call_id = tool_call_id.as_str();
             // The text mentions the images.
             let images = if takes_images(endpoint.model()) { &**images } else { &[] };
-            let output = content_of(content, images);
+            let output = build_content(content, images);
             input.push(InputItem::FunctionCallOutput { call_id, output });
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
@@ -226,7 +224,7 @@ fn push_items<'a>(
 }
 
 /// Makes the message of an assistant's text. One with a phase is a paragraph of its own.
-fn said(text: &str, phase: Option<JsonText>) -> InputItem<'_> {
+fn build_assistant_item(text: &str, phase: Option<JsonText>) -> InputItem<'_> {
     let text = match phase {
         Some(_) => text.strip_prefix(BREAK).unwrap_or(text),
         None => text,
@@ -241,7 +239,7 @@ fn takes_images(model: &str) -> bool {
     !text_only.iter().any(|name| model.contains(name))
 }
 
-fn content_of<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
+fn build_content<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
     if images.is_empty() {
         return InputContent::Text(text);
     }

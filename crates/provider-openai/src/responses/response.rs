@@ -20,7 +20,7 @@ pub struct WireResponse {
     error: Option<Value>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     incomplete_details: Option<IncompleteDetails>,
-    pub(crate) output: Option<Vec<Item>>,
+    pub(crate) output: Option<Vec<ResponsesItem>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     pub(crate) usage: Option<ResponsesUsage>,
 }
@@ -33,7 +33,7 @@ struct IncompleteDetails {
 /// A part of an answer.
 #[derive(Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
-pub(crate) enum Item {
+pub(crate) enum ResponsesItem {
     FunctionCall(CallItem),
     Message {
         #[serde(default, deserialize_with = "parts")]
@@ -63,7 +63,7 @@ pub(crate) enum Item {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Item {
+impl<'de> Deserialize<'de> for ResponsesItem {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut json = serde_json::Deserializer::from_str(text.get());

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use backstop_provider::{ModelResponse, ProviderError};
-use backstop_provider_http::{Event, Reply, Stream, lenient};
+use backstop_provider_http::{Reply, SseEvent, Stream, lenient};
 use layer0::read_tagged;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::draft::ItemsDraft;
-use super::items::{Place, Thought};
-use super::response::{Item, WireResponse};
+use super::items::{ItemPosition, Thought};
+use super::response::{ResponsesItem, WireResponse};
 
 /// The events that matter; all others repeat their contents.
 #[derive(Deserialize)]
@@ -23,17 +23,17 @@ enum StreamEvent {
     #[serde(rename = "response.output_item.done")]
     ItemDone(ItemEvent),
     #[serde(rename = "response.output_text.delta")]
-    Text(Delta),
+    Text(ResponsesDelta),
     #[serde(rename = "response.refusal.delta")]
-    Refusal(Delta),
+    Refusal(ResponsesDelta),
     #[serde(rename = "response.reasoning_summary_text.delta")]
-    Summary(Delta),
+    Summary(ResponsesDelta),
     #[serde(rename = "response.reasoning_text.delta")]
-    Reasoning(Delta),
+    Reasoning(ResponsesDelta),
     #[serde(rename = "response.function_call_arguments.delta")]
-    Arguments(Delta),
+    Arguments(ResponsesDelta),
     #[serde(rename = "response.function_call_arguments.done")]
-    ArgumentsDone(Delta),
+    ArgumentsDone(ResponsesDelta),
     #[serde(rename = "response.completed")]
     Completed { response: WireResponse },
     #[serde(rename = "response.incomplete")]
@@ -65,26 +65,26 @@ struct ItemEvent {
 /// An item and its id.
 struct NamedItem {
     id: Option<String>,
-    item: Item,
+    item: ResponsesItem,
 }
 
 /// Not flattened: serde decodes that through its own values, in which numbers lose their text.
 impl<'de> Deserialize<'de> for NamedItem {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Name {
+        struct ItemIdField {
             #[serde(default, deserialize_with = "lenient::text")]
             id: Option<String>,
         }
         let json = Box::<RawValue>::deserialize(deserializer)?;
-        let Name { id } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        let ItemIdField { id } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
         let item = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
         Ok(Self { id, item })
     }
 }
 
 #[derive(Deserialize)]
-struct Delta {
+struct ResponsesDelta {
     #[serde(default, deserialize_with = "lenient::count")]
     output_index: Option<u64>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -107,9 +107,13 @@ pub struct ResponsesStream {
 }
 
 impl Stream for ResponsesStream {
-    type Frame = Event;
+    type Frame = SseEvent;
 
-    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+    fn take(
+        &mut self,
+        event: SseEvent,
+        reply: &Reply<'_>,
+    ) -> Result<ControlFlow<()>, ProviderError> {
         // Some endpoints end as in Chat Completions; this is not an end marker here.
         if event.data.trim() == "[DONE]" {
             return Ok(ControlFlow::Break(()));
@@ -129,13 +133,13 @@ impl Stream for ResponsesStream {
                 return Err(reply.failure(error));
             }
             StreamEvent::ItemAdded(ItemEvent { output_index, item }) => {
-                if let Item::FunctionCall(call) = item.item {
-                    let place = Place { index: output_index, item_id: item.id.as_deref() };
+                if let ResponsesItem::FunctionCall(call) = item.item {
+                    let place = ItemPosition { index: output_index, item_id: item.id.as_deref() };
                     self.draft.take_call(place, call, false);
                 }
             }
             StreamEvent::ItemDone(ItemEvent { output_index, item }) => {
-                let place = Place { index: output_index, item_id: item.id.as_deref() };
+                let place = ItemPosition { index: output_index, item_id: item.id.as_deref() };
                 self.draft.take_done(place, item.item, reply);
             }
             StreamEvent::Text(piece) => self.draft.say(piece.place(), &piece.delta, false, reply),
@@ -183,8 +187,8 @@ impl Stream for ResponsesStream {
     }
 }
 
-impl Delta {
-    fn place(&self) -> Place<'_> {
-        Place { index: self.output_index, item_id: self.item_id.as_deref() }
+impl ResponsesDelta {
+    fn place(&self) -> ItemPosition<'_> {
+        ItemPosition { index: self.output_index, item_id: self.item_id.as_deref() }
     }
 }

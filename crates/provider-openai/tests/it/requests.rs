@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use backstop_provider_http::ConfigError;
+use backstop_provider_http::ProviderConfigError;
 use backstop_provider_openai::OpenAi;
 use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Image, Message, ToolCall, Transcript};
@@ -91,6 +91,6 @@ async fn a_real_request_is_denied_in_tests() {
 #[test]
 fn without_a_key_openai_itself_cannot_be_asked() {
     let error = OpenAi::new("m").build().unwrap_err();
-    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(matches!(error, ProviderConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`OPENAI_API_KEY`"));
 }

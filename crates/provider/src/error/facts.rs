@@ -17,7 +17,7 @@ impl Failure for ProviderError {
                 Facts::never(code::PROVIDER_AUTH_FAILED, Effect::None).with_beside(true)
             }
             Self::CircuitOpen { retry_after, .. } => {
-                Facts::hinted(code::PROVIDER_CIRCUIT_OPEN, *retry_after, Effect::None)
+                Facts::from_hint(code::PROVIDER_CIRCUIT_OPEN, *retry_after, Effect::None)
                     .with_elsewhere(Elsewhere::AtOnce)
                     .with_counts_against(false)
                     .with_beside(true)
@@ -47,7 +47,7 @@ impl Failure for ProviderError {
                     .with_beside(true)
             }
             Self::RateLimited { retry_after, .. } => {
-                Facts::hinted(code::PROVIDER_RATE_LIMITED, *retry_after, Effect::None)
+                Facts::from_hint(code::PROVIDER_RATE_LIMITED, *retry_after, Effect::None)
                     .with_counts_against(false)
                     .with_beside(true)
             }
@@ -59,15 +59,15 @@ impl Failure for ProviderError {
                 Facts::backoff(code::PROVIDER_STREAM_TRUNCATED, Effect::Unknown)
             }
             Self::Timeout { phase: TimeoutPhase::Connect, retry_after, .. } => {
-                Facts::hinted(code::PROVIDER_TIMEOUT, *retry_after, Effect::None)
+                Facts::from_hint(code::PROVIDER_TIMEOUT, *retry_after, Effect::None)
             }
             Self::Timeout { retry_after, .. } => {
-                Facts::hinted(code::PROVIDER_TIMEOUT, *retry_after, Effect::Unknown)
+                Facts::from_hint(code::PROVIDER_TIMEOUT, *retry_after, Effect::Unknown)
             }
             Self::TransientError { retry_after_ms, .. } => {
                 let hint = retry_after_ms.map(|ms| Duration::from_millis(ms.into()));
                 // An endpoint with a retry delay gets no requests until then.
-                Facts::hinted(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
+                Facts::from_hint(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
                     .with_beside(hint.is_some())
             }
         }

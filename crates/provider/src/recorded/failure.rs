@@ -52,7 +52,7 @@ pub enum RecordedFailure {
     StreamTruncated { expected: String },
     /// [`ProviderError::Timeout`]
     Timeout {
-        #[serde(with = "Phase")]
+        #[serde(with = "TimeoutPhaseDef")]
         phase: TimeoutPhase,
         after: Option<Duration>,
         retry_after: Option<Duration>,
@@ -199,7 +199,7 @@ fn intern(name: &str) -> &'static str {
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "TimeoutPhase", rename_all = "snake_case")]
-enum Phase {
+enum TimeoutPhaseDef {
     Connect,
     FirstByte,
     Idle,

@@ -10,7 +10,7 @@ use crate::StreamSink;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Told {
+pub struct RecordedStream {
     /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -25,7 +25,7 @@ pub struct Told {
     pub usage: Option<TokenUsage>,
 }
 
-impl Told {
+impl RecordedStream {
     /// Sends the values to a sink again.
     pub(super) fn tell(&self, sink: &dyn StreamSink) {
         if let Some(status) = self.status {
@@ -49,14 +49,14 @@ impl Told {
 
 /// A sink that stores the values it receives, and passes them on.
 pub(super) struct Listening {
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<RecordedStream>>,
     sink: Option<Arc<dyn StreamSink>>,
 }
 
 impl Listening {
     /// Makes a sink that also passes values on to `sink`, and returns its store.
-    pub(super) fn beside(sink: Option<Arc<dyn StreamSink>>) -> (Self, Arc<Mutex<Told>>) {
-        let told: Arc<Mutex<Told>> = Arc::default();
+    pub(super) fn beside(sink: Option<Arc<dyn StreamSink>>) -> (Self, Arc<Mutex<RecordedStream>>) {
+        let told: Arc<Mutex<RecordedStream>> = Arc::default();
         (Self { told: Arc::clone(&told), sink }, told)
     }
 }

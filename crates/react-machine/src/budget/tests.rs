@@ -92,9 +92,9 @@ fn increase_adds_to_each_bound() {
         "max_output_tokens": 44, "max_total_tokens": 55, "max_cost_usd": 0.75,
         "max_wall_ms": 66, "max_events": 77, "max_depth": 9,
     });
-    assert_eq!(only(every()).increased(&by), only(expected));
-    assert_eq!(only(every()).increased(&BudgetIncrease::new()), only(every()));
-    assert_eq!(only(json!({})).increased(&by), only(json!({})), "without bound it stays so");
+    assert_eq!(only(every()).with_increase(&by), only(expected));
+    assert_eq!(only(every()).with_increase(&BudgetIncrease::new()), only(every()));
+    assert_eq!(only(json!({})).with_increase(&by), only(json!({})), "without bound it stays so");
 }
 
 /// Spec: D12, O2
@@ -108,15 +108,16 @@ fn shortage_is_counted_for_each_bound() {
         "max_model_calls": 3, "max_tool_calls": 4, "max_input_tokens": 5,
         "max_output_tokens": 6, "max_total_tokens": 7, "max_cost_usd": 0.25, "max_wall_ms": 8,
     }));
-    assert_eq!(own.short_of(&only(every())), expected);
+    assert_eq!(own.shortfall_against(&only(every())), expected);
     let nothing = BudgetIncrease::new();
-    assert_eq!(only(every()).short_of(&own), nothing, "it is more");
-    assert_eq!(own.short_of(&own), nothing, "it is the same");
-    assert_eq!(only(json!({})).short_of(&own), nothing, "it has no bound");
-    let short = own.short_of(&only(json!({})));
+    assert_eq!(only(every()).shortfall_against(&own), nothing, "it is more");
+    assert_eq!(own.shortfall_against(&own), nothing, "it is the same");
+    assert_eq!(only(json!({})).shortfall_against(&own), nothing, "it has no bound");
+    let short = own.shortfall_against(&only(json!({})));
     assert_eq!(short.max_model_calls, Some(u32::MAX - 7));
     assert_eq!(short.max_wall_ms, Some(u64::MAX - 52));
-    let almost = only(json!({ "max_model_calls": 9, "max_wall_ms": 59 })).short_of(&read(every()));
+    let almost =
+        only(json!({ "max_model_calls": 9, "max_wall_ms": 59 })).shortfall_against(&read(every()));
     assert_eq!((almost.max_model_calls, almost.max_wall_ms), (Some(1), Some(1)));
 }
 
@@ -135,12 +136,13 @@ fn rest_is_what_is_not_used() {
         "model_calls": 6, "tool_calls": 15, "input_tokens": 24, "output_tokens": 33,
         "total_tokens": 37, "cost_nanousd": 375_000_000,
     }));
-    assert_eq!(only(every()).left(&used()), expected);
-    assert_eq!(only(json!({})).left(&used()), Allowance::unlimited());
-    let few = only(json!({ "max_model_calls": 3, "max_cost_usd": 0.1 })).left(&used());
+    assert_eq!(only(every()).remaining_allowance(&used()), expected);
+    assert_eq!(only(json!({})).remaining_allowance(&used()), Allowance::without_bounds());
+    let few =
+        only(json!({ "max_model_calls": 3, "max_cost_usd": 0.1 })).remaining_allowance(&used());
     assert_eq!((few.model_calls, few.cost_nanousd), (Some(0), Some(0)));
     assert_eq!(
-        only(json!({ "max_cost_usd": 0.5 })).left(&Usage::default()).cost_nanousd,
+        only(json!({ "max_cost_usd": 0.5 })).remaining_allowance(&Usage::default()).cost_nanousd,
         Some(500_000_000)
     );
 }
@@ -149,16 +151,16 @@ fn rest_is_what_is_not_used() {
 #[test]
 fn used_up_bound_is_named() {
     const EVENTS: u64 = 9;
-    let reason = |exhausted: Option<Exhausted>| exhausted.map(|exhausted| exhausted.reason);
+    let reason = |exhausted: Option<ExhaustedBudget>| exhausted.map(|exhausted| exhausted.reason);
     let check = |key: &str, code, [below, at, above]: [Value; 3], is_over_at: bool| {
         let limit = |limit: Value| only(json!({ key: limit }));
         assert_eq!(limit(below.clone()).for_model(&used(), EVENTS), None, "{key}");
-        assert_eq!(limit(below).crossed(&used(), EVENTS), None, "{key}");
+        assert_eq!(limit(below).find_crossed(&used(), EVENTS), None, "{key}");
         assert_eq!(reason(limit(at.clone()).for_model(&used(), EVENTS)), Some(code), "{key}");
         assert_eq!(reason(limit(above.clone()).for_model(&used(), EVENTS)), Some(code), "{key}");
-        let after = reason(limit(at.clone()).crossed(&used(), EVENTS));
+        let after = reason(limit(at.clone()).find_crossed(&used(), EVENTS));
         assert_eq!(after, is_over_at.then_some(code), "{key}");
-        assert_eq!(reason(limit(above).crossed(&used(), EVENTS)), Some(code), "{key}");
+        assert_eq!(reason(limit(above).find_crossed(&used(), EVENTS)), Some(code), "{key}");
         let attempt = reason(limit(at).for_attempt(&used()));
         assert_eq!(attempt, (!is_over_at).then_some(code), "time and events aside: {key}");
     };
@@ -174,7 +176,7 @@ fn used_up_bound_is_named() {
     assert_eq!(calls(5).for_model(&used(), EVENTS), None);
     assert_eq!(reason(calls(4).for_model(&used(), EVENTS)), Some(code::BUDGET_MODEL_CALLS));
     assert_eq!(reason(calls(4).for_attempt(&used())), Some(code::BUDGET_MODEL_CALLS));
-    assert_eq!(calls(3).crossed(&used(), EVENTS), None, "the tools of its answer may run");
+    assert_eq!(calls(3).find_crossed(&used(), EVENTS), None, "the tools of its answer may run");
     let tools = |max: u32| only(json!({ "max_tool_calls": max }));
     assert_eq!(tools(6).used_up_tool_calls(&used()), None);
     assert_eq!(reason(tools(5).used_up_tool_calls(&used())), Some(code::BUDGET_TOOL_CALLS));
@@ -183,12 +185,13 @@ fn used_up_bound_is_named() {
 /// Spec: B2
 #[test]
 fn exhaustion_tells_limit_and_use() {
-    let told = |exhausted: Option<Exhausted>| exhausted.map(|it| it.text()).unwrap_or_default();
+    let told =
+        |exhausted: Option<ExhaustedBudget>| exhausted.map(|it| it.text()).unwrap_or_default();
     let budget = |bounds: Value| only(bounds);
     let tokens = budget(json!({ "max_input_tokens": 5 }));
-    assert_eq!(told(tokens.crossed(&used(), 0)), "6 of 5 used");
+    assert_eq!(told(tokens.find_crossed(&used(), 0)), "6 of 5 used");
     let cost = budget(json!({ "max_cost_usd": 0.1 }));
-    assert_eq!(told(cost.crossed(&used(), 0)), "0.125 of 0.1 used");
+    assert_eq!(told(cost.find_crossed(&used(), 0)), "0.125 of 0.1 used");
     let events = budget(json!({ "max_events": 3 }));
     assert_eq!(told(events.used_up_events(9)), "3 of 3 used", "the end is not counted");
 }
@@ -207,7 +210,7 @@ fn promised_rest_tells_its_own_budget() {
     check(code::BUDGET_TOTAL_TOKENS, "13 of 50 used");
     let unbounded = only(json!({})).nothing_left(code::BUDGET_MODEL_CALLS, &used());
     assert_eq!(unbounded.limit, u64::MAX.into());
-    assert_eq!(Exhausted::cost(f64::INFINITY, f64::NAN).text(), "0 of 0 used");
+    assert_eq!(ExhaustedBudget::cost(f64::INFINITY, f64::NAN).text(), "0 of 0 used");
 }
 
 /// Spec: B2, O2

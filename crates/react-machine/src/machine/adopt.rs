@@ -2,10 +2,10 @@
 
 use layer0::event::AgentRecord;
 
-use super::{Machine, Run};
+use super::{Machine, MachineState};
 use crate::definition::{AgentDefinition, CheckedDefinition};
 use crate::io::Misuse;
-use crate::phase::Phase;
+use crate::phase::RunPhase;
 
 impl Machine {
     /// Checks whether the run can adopt another definition of its agent.
@@ -18,7 +18,7 @@ impl Machine {
     }
 }
 
-impl Run {
+impl MachineState {
     /// Reads the definition that a run is to adopt. The schema of its answers does not change.
     pub(super) fn check_adopted(
         &self,
@@ -44,7 +44,7 @@ impl Run {
     /// Replaces instructions, tools, limits and budget from here on. The usage until now counts; increases and grants
     /// in addition to the agent's budget stay, and so do grants to child runs. The definition under which a running
     /// call began determines whether the call may be repeated.
-    pub(super) fn adopt(&mut self, phase: &Phase, definition: CheckedDefinition) {
+    pub(super) fn adopt(&mut self, phase: &RunPhase, definition: CheckedDefinition) {
         for (call, tool) in phase.batch().into_iter().flat_map(|batch| batch.running()) {
             if !self.spec(tool).is_some_and(|spec| spec.idempotent) {
                 let dispatches = self.dispatches(tool);

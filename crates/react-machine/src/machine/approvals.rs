@@ -9,11 +9,11 @@ use layer0::event::{
 use layer0::id::{ApprovalId, CallId};
 use layer0::{Approvers, Code, JsonText, Timestamp, code};
 
-use super::{Machine, Run};
+use super::{Machine, MachineState};
 use crate::denials::{Denial, approval_id, arguments_hash};
-use crate::io::{Approval, Effect, Input, Misuse};
-use crate::phase::Phase;
-use crate::phase::batch::{Batch, Held, Place};
+use crate::io::{Approval, MachineAction, MachineInput, Misuse};
+use crate::phase::RunPhase;
+use crate::phase::batch::{CallBatch, CallIndex, HeldCall};
 
 /// Name under which the runtime closes an approval that no call needs any more.
 const RUNTIME: &str = "backstop";
@@ -34,7 +34,7 @@ impl Machine {
         arguments: JsonText,
     ) -> Result<(), Misuse> {
         let state = self.phase.name();
-        let Phase::Working(batch) = &mut self.phase else {
+        let RunPhase::Working(batch) = &mut self.phase else {
             return Err(Misuse::Unexpected { event: "approval.requested", state });
         };
         let place = batch.check_hold(call_id)?;
@@ -75,13 +75,13 @@ impl Machine {
         let mut asked = ApprovalRequested::new(id.clone(), call_id.clone(), tool, arguments, hash);
         (asked.message, asked.schema) = (Some(message), Some(schema));
         asked.approvers = self.run.approval_terms(&asked.tool).approvers;
-        self.handle(Input::fact(at, asked)).map(|()| id)
+        self.handle(MachineInput::fact(at, asked)).map(|()| id)
     }
 
     /// Returns the denial of this very call, if people denied it in this run.
     #[must_use]
-    pub fn denied(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
-        self.run.denials.find(tool, || self.run.definition.taken(tool, arguments))
+    pub fn find_denial(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
+        self.run.denials.find(tool, || self.run.definition.canonicalize_arguments(tool, arguments))
     }
 
     /// Returns whether the run waits for people, with nothing else to do.
@@ -92,13 +92,16 @@ impl Machine {
 
     /// Returns the open approvals: of calls that wait for one, and of requests from running calls.
     pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
-        self.phase.batch().into_iter().flat_map(|batch| batch.held().chain(batch.asked()))
+        self.phase
+            .batch()
+            .into_iter()
+            .flat_map(|batch| batch.held_approvals().chain(batch.person_requests()))
     }
 }
 
 /// Terms of the approvals of a tool's calls.
 #[derive(Default)]
-struct Terms {
+struct ApprovalTerms {
     /// Time to decide.
     expires_after: Option<Duration>,
     /// People who may decide.
@@ -107,10 +110,10 @@ struct Terms {
     schema: Option<JsonText>,
 }
 
-impl Run {
-    fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
+impl MachineState {
+    fn hold(&mut self, batch: &mut CallBatch, place: CallIndex, arguments: JsonText) {
         let (call_id, tool) = batch.call_at(place);
-        let Terms { expires_after, approvers, schema } = self.approval_terms(&tool);
+        let ApprovalTerms { expires_after, approvers, schema } = self.approval_terms(&tool);
         let id = approval_id(&self.id, self.events() + 1, &call_id);
         let mut approval = Approval::new(id, call_id, tool, arguments);
         approval.contract = self.contract(&approval.tool);
@@ -128,13 +131,13 @@ impl Run {
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Machine, Some(cause), requested);
         batch.hold(place, approval.clone(), seq);
-        self.perform(Effect::AskApproval(approval));
+        self.perform(MachineAction::AskApproval(approval));
         self.wait_if_idle(batch, seq);
     }
 
-    fn approval_terms(&self, tool: &str) -> Terms {
+    fn approval_terms(&self, tool: &str) -> ApprovalTerms {
         let spec = self.definition.tools.iter().find(|spec| *spec.name == *tool);
-        let terms = spec.map(|spec| Terms {
+        let terms = spec.map(|spec| ApprovalTerms {
             expires_after: spec.expires_after,
             approvers: spec.approvers.clone(),
             schema: spec.approval_schema.clone(),
@@ -144,10 +147,10 @@ impl Run {
 
     pub(super) fn approval_granted(
         &mut self,
-        batch: &mut Batch,
-        Held { place, mut approval, requested }: Held,
+        batch: &mut CallBatch,
+        HeldCall { place, mut approval, requested }: HeldCall,
         granted: ApprovalGranted,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.clock.end_waiting();
         if approval.is_asked_by_call() {
             batch.end_asking(place);
@@ -156,7 +159,7 @@ impl Run {
         }
         if self.has_another_contract(&approval) {
             self.append(Actor::Person, Some(requested), granted);
-            self.ask_about_contract(batch, &Held { place, approval, requested });
+            self.ask_about_contract(batch, &HeldCall { place, approval, requested });
             return None;
         }
         let changed = granted.arguments.is_some();
@@ -172,10 +175,10 @@ impl Run {
 
     pub(super) fn approval_denied(
         &mut self,
-        batch: &mut Batch,
-        held: Held,
+        batch: &mut CallBatch,
+        held: HeldCall,
         denied: ApprovalDenied,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.clock.end_waiting();
         let reason = denied.message.clone().unwrap_or_default();
         let (actor, by) = match denied.reason == code::APPROVAL_EXPIRED {
@@ -192,13 +195,14 @@ impl Run {
         let mut seq = self.append(actor, Some(held.requested), denied);
         let (text, decided) = (denial.text(), seq);
         let Approval { tool, arguments, .. } = &held.approval;
-        let taken = self.definition.taken(tool, arguments);
+        let taken = self.definition.canonicalize_arguments(tool, arguments);
         self.denials.insert(Arc::clone(tool), &taken, denial);
         // Other held calls with the same arguments are denied too.
-        let alike = batch.held_like(&held, |other| self.definition.taken(tool, other) == taken);
+        let alike = batch
+            .held_like(&held, |other| self.definition.canonicalize_arguments(tool, other) == taken);
         for held in std::iter::once(held).chain(alike) {
             let Approval { call_id, tool, .. } = held.approval;
-            let answer = ToolResponded::refused(call_id, tool, code::TOOL_APPROVAL_DENIED, &text);
+            let answer = ToolResponded::refusal(call_id, tool, code::TOOL_APPROVAL_DENIED, &text);
             match self.answer_call(batch, held.place, Actor::Machine, decided, answer) {
                 Ok(answered) => seq = answered,
                 Err(stopped) => return Some(self.stop_by_hook(batch, stopped)),
@@ -208,12 +212,12 @@ impl Run {
     }
 
     /// Opens the request of a running call to a person.
-    pub(super) fn asked(
+    pub(super) fn open_person_request(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         asked: ApprovalRequested,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.clock.end_waiting();
         let (id, call_id) = (asked.approval_id.clone(), asked.call_id.clone());
         let (tool, arguments) = (Arc::clone(&asked.tool), asked.arguments.clone());
@@ -222,7 +226,7 @@ impl Run {
         approval.approvers = asked.approvers.clone();
         let seq = self.append(Actor::Runtime, Some(batch.cause_at(place)), asked);
         batch.ask(place, approval.clone(), seq);
-        self.perform(Effect::AskApproval(approval));
+        self.perform(MachineAction::AskApproval(approval));
         None
     }
 
@@ -240,11 +244,11 @@ impl Run {
     }
 
     /// Records that the run waits, once only answers of people are missing.
-    pub(super) fn wait_if_idle(&mut self, batch: &Batch, cause: u64) {
+    pub(super) fn wait_if_idle(&mut self, batch: &CallBatch, cause: u64) {
         if !batch.is_idle() || self.clock.is_waiting() {
             return;
         }
-        let approvals = batch.held().map(|approval| approval.id.clone()).collect();
+        let approvals = batch.held_approvals().map(|approval| approval.id.clone()).collect();
         self.append(Actor::Machine, Some(cause), RunWaiting::new(WaitFor::Approval, approvals));
         self.clock.begin_waiting();
     }

@@ -4,21 +4,21 @@ use layer0::code;
 use layer0::event::{ApprovalRequested, EventKind, OperatorDispatched, RunRecovered};
 use layer0::id::CallId;
 
-use super::step::{HookStop, Step};
-use super::{CANCEL, INPUT, Run};
+use super::step::{HookStop, Transition};
+use super::{CANCEL, INPUT, MachineState};
 use crate::denials::approval_id;
 use crate::io::{EffectId, Misuse};
-use crate::phase::batch::{Batch, Place, Sorted};
-use crate::phase::{Phase, call_of};
+use crate::phase::batch::{CallBatch, CallIndex, Sorted};
+use crate::phase::{RunPhase, find_call_id};
 
-impl Run {
+impl MachineState {
     /// Returns the step of a fact that fits.
     pub(super) fn check<'p>(
         &self,
-        phase: &'p mut Phase,
+        phase: &'p mut RunPhase,
         effect: Option<EffectId>,
         fact: EventKind,
-    ) -> Result<Step<'p>, Misuse> {
+    ) -> Result<Transition<'p>, Misuse> {
         use EventKind as Fact;
 
         let event = fact.event_type();
@@ -27,128 +27,128 @@ impl Run {
             return Err(Misuse::Decision(event));
         }
         match (phase, fact) {
-            (Phase::Done(finish), Fact::RunReopened(reopened)) => {
+            (RunPhase::Done(finish), Fact::RunReopened(reopened)) => {
                 self.check_reopened(finish, &reopened)?;
-                Ok(Step::Reopened(finish.clone(), reopened))
+                Ok(Transition::Reopened(finish.clone(), reopened))
             }
             (phase, Fact::ToolResolved(resolved)) => self.check_settlement(phase, resolved),
-            (Phase::Done(_), Fact::ToolProbed(probed)) => self.check_late_probe(probed),
-            (Phase::Done(_), _) => Err(Misuse::Finished(event)),
-            (Phase::New, Fact::RunStarted(started)) => Ok(Step::Start(started)),
-            (Phase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
-            (Phase::Asking(turn), Fact::ModelAttempted(attempted)) => {
+            (RunPhase::Done(_), Fact::ToolProbed(probed)) => self.check_late_probe(probed),
+            (RunPhase::Done(_), _) => Err(Misuse::Finished(event)),
+            (RunPhase::New, Fact::RunStarted(started)) => Ok(Transition::Start(started)),
+            (RunPhase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
+            (RunPhase::Asking(turn), Fact::ModelAttempted(attempted)) => {
                 turn.check_attempt(effect, &attempted)?;
-                Ok(Step::ModelAttempted(turn, attempted))
+                Ok(Transition::ModelAttempted(turn, attempted))
             }
-            (Phase::Asking(turn), Fact::ModelResponded(responded)) => {
+            (RunPhase::Asking(turn), Fact::ModelResponded(responded)) => {
                 turn.check_answer(effect, event, responded.call)?;
-                Ok(Step::ModelResponded(*turn, responded))
+                Ok(Transition::ModelResponded(*turn, responded))
             }
-            (Phase::Asking(turn), Fact::ModelFailed(failed)) => {
+            (RunPhase::Asking(turn), Fact::ModelFailed(failed)) => {
                 turn.check_answer(effect, event, failed.call)?;
-                Ok(Step::ModelFailed(*turn, failed))
+                Ok(Transition::ModelFailed(*turn, failed))
             }
-            (Phase::Asking(turn), Fact::BudgetExhausted(exhausted)) => {
+            (RunPhase::Asking(turn), Fact::BudgetExhausted(exhausted)) => {
                 turn.check_effect(effect)?;
                 match exhausted.reason == code::BUDGET_COST_USD {
-                    true => Ok(Step::Limited(*turn, exhausted)),
+                    true => Ok(Transition::Limited(*turn, exhausted)),
                     false => Err(Misuse::Decision(event)),
                 }
             }
             // All other budgets belong to the machine.
             (_, Fact::BudgetExhausted(_)) => Err(Misuse::Decision(event)),
-            (Phase::Working(batch), Fact::ToolRequested(requested)) => {
+            (RunPhase::Working(batch), Fact::ToolRequested(requested)) => {
                 let place = batch.check_request(&requested, self.meter.next_execution())?;
                 self.meter.check_execution(event)?;
-                Ok(Step::ToolRequested(batch, place, requested))
+                Ok(Transition::ToolRequested(batch, place, requested))
             }
-            (Phase::Working(batch), Fact::ToolAttempted(attempted)) => {
+            (RunPhase::Working(batch), Fact::ToolAttempted(attempted)) => {
                 let place = batch.check_running(event, &attempted.call_id)?;
                 self.meter.check_execution(event)?;
-                Ok(Step::ToolAttempted(batch, place, attempted))
+                Ok(Transition::ToolAttempted(batch, place, attempted))
             }
-            (Phase::Working(batch), Fact::ToolResponded(responded)) => {
+            (RunPhase::Working(batch), Fact::ToolResponded(responded)) => {
                 self.meter.check_answer(&responded.call_id)?;
                 let place = batch.check_answer(effect, &responded)?;
-                Ok(Step::ToolResponded(batch, place, responded))
+                Ok(Transition::ToolResponded(batch, place, responded))
             }
-            (Phase::Working(batch), Fact::ErrorStored(stored)) => {
+            (RunPhase::Working(batch), Fact::ErrorStored(stored)) => {
                 let place = batch.check_store(&stored.call_id)?;
-                Ok(Step::ErrorStored(batch, place, stored))
+                Ok(Transition::ErrorStored(batch, place, stored))
             }
             (phase, Fact::OperatorDispatched(dispatched)) => {
                 let (cause, call) = self.check_dispatched(phase, &dispatched)?;
-                Ok(Step::Dispatched(cause, call, dispatched))
+                Ok(Transition::Dispatched(cause, call, dispatched))
             }
             (_, Fact::OperatorWaiting(waiting)) => {
                 self.meter.check_open(event, &waiting.run)?;
-                Ok(Step::WaitingBelow(waiting))
+                Ok(Transition::WaitingBelow(waiting))
             }
             (phase, Fact::BudgetGranted(granted)) if granted.run == self.id => {
                 phase.check_granted()?;
-                Ok(Step::Granted(phase, granted))
+                Ok(Transition::Granted(phase, granted))
             }
             (_, Fact::BudgetGranted(granted)) => {
                 self.meter.check_open(event, &granted.run)?;
-                Ok(Step::GrantedBelow(granted))
+                Ok(Transition::GrantedBelow(granted))
             }
             (_, Fact::OperatorReturned(returned)) => {
                 self.meter.check_open(event, &returned.run)?;
-                Ok(Step::Returned(returned))
+                Ok(Transition::Returned(returned))
             }
-            (Phase::Recalling, Fact::MemoryRead(read)) => Ok(Step::MemoryRead(read)),
-            (Phase::Recalling, Fact::MemoryDegraded(degraded)) => Ok(Step::MemoryUnread(degraded)),
+            (RunPhase::Recalling, Fact::MemoryRead(read)) => Ok(Transition::MemoryRead(read)),
+            (RunPhase::Recalling, Fact::MemoryDegraded(degraded)) => Ok(Transition::MemoryUnread(degraded)),
             (
-                Phase::Memorizing(stopped),
+                RunPhase::Memorizing(stopped),
                 note @ (Fact::MemoryWrote(_) | Fact::MemoryDegraded(_)),
-            ) => Ok(Step::MemoryWrote(stopped, note)),
+            ) => Ok(Transition::MemoryWrote(stopped, note)),
             (phase, Fact::HookPassed(passed)) => {
-                Ok(Step::HookPassed(phase.check_passed(&passed)?, passed))
+                Ok(Transition::HookPassed(phase.check_passed(&passed)?, passed))
             }
             (phase, Fact::HookAborted(aborted)) => {
                 phase.check_hook(event, &aborted.point)?;
-                Ok(Step::HookStopped(phase, HookStop::Aborted(aborted)))
+                Ok(Transition::HookStopped(phase, HookStop::Aborted(aborted)))
             }
             (phase, Fact::HookFailed(failed)) if !failed.fail_open => {
                 phase.check_hook(event, &failed.point)?;
-                Ok(Step::HookStopped(phase, HookStop::Failed(failed)))
+                Ok(Transition::HookStopped(phase, HookStop::Failed(failed)))
             }
-            (Phase::Working(batch), Fact::ApprovalRequested(asked)) => {
+            (RunPhase::Working(batch), Fact::ApprovalRequested(asked)) => {
                 let place = self.check_asked(batch, &asked)?;
-                Ok(Step::Asked(batch, place, asked))
+                Ok(Transition::Asked(batch, place, asked))
             }
-            (Phase::Working(batch), Fact::ApprovalGranted(granted)) => {
+            (RunPhase::Working(batch), Fact::ApprovalGranted(granted)) => {
                 let held = batch.check_approval(&granted.approval_id, &granted.call_id)?;
                 held.check_by(&granted.by)?;
                 held.check_data(&granted)?;
                 held.check_arguments(&granted)?;
-                Ok(Step::ApprovalGranted(batch, held, granted))
+                Ok(Transition::ApprovalGranted(batch, held, granted))
             }
-            (Phase::Working(batch), Fact::ApprovalDenied(denied)) => {
+            (RunPhase::Working(batch), Fact::ApprovalDenied(denied)) => {
                 let held = batch.check_approval(&denied.approval_id, &denied.call_id)?;
                 match denied.reason == code::APPROVAL_EXPIRED {
                     true => held.check_expiry()?,
                     false => held.check_by(&denied.by)?,
                 }
-                Ok(Step::ApprovalDenied(batch, held, denied))
+                Ok(Transition::ApprovalDenied(batch, held, denied))
             }
             (_, Fact::ApprovalGranted(granted)) => Err(Misuse::UnknownApproval(granted.approval_id)),
             (_, Fact::ApprovalDenied(denied)) => Err(Misuse::UnknownApproval(denied.approval_id)),
             (phase, Fact::RunRecovered(recovered)) => {
                 let sorted = self.check_recovered(phase, &recovered)?;
-                Ok(Step::Recovered(phase, sorted, recovered))
+                Ok(Transition::Recovered(phase, sorted, recovered))
             }
             (phase, Fact::RunResumed(resumed)) => {
                 let adopted = self.check_adopted(resumed.agent.as_deref())?;
-                Ok(Step::Resumed(phase, resumed, adopted))
+                Ok(Transition::Resumed(phase, resumed, adopted))
             }
             (phase, Fact::RunParked(parked)) => self.check_parked(phase, effect, parked),
             (phase, Fact::SignalReceived(signal))
                 if &*signal.name == CANCEL && !phase.is_ending() =>
             {
-                Ok(Step::Cancelled(phase, signal))
+                Ok(Transition::Cancelled(phase, signal))
             }
-            (_, Fact::SignalReceived(signal)) if &*signal.name == INPUT => Ok(Step::Input(signal)),
+            (_, Fact::SignalReceived(signal)) if &*signal.name == INPUT => Ok(Transition::Input(signal)),
             (
                 _,
                 Fact::ApprovalRequested(_)
@@ -167,13 +167,17 @@ impl Run {
             ) => Err(unexpected),
             (phase, note) => {
                 self.check_note(&note)?;
-                Ok(Step::Noted(phase.cause_of(&note), note))
+                Ok(Transition::Noted(phase.find_cause(&note), note))
             }
         }
     }
 
     /// Checks whether the call may ask a person this, under the next id.
-    fn check_asked(&self, batch: &Batch, asked: &ApprovalRequested) -> Result<Place, Misuse> {
+    fn check_asked(
+        &self,
+        batch: &CallBatch,
+        asked: &ApprovalRequested,
+    ) -> Result<CallIndex, Misuse> {
         let (place, tool) = batch.check_ask(&asked.call_id)?;
         let unexpected = |state| Err(Misuse::Unexpected { event: "approval.requested", state });
         if *tool != asked.tool {
@@ -187,7 +191,7 @@ impl Run {
 
     fn check_dispatched(
         &self,
-        phase: &Phase,
+        phase: &RunPhase,
         dispatched: &OperatorDispatched,
     ) -> Result<(u64, CallId), Misuse> {
         let refused = |state| Err(Misuse::Unexpected { event: "operator.dispatched", state });
@@ -209,7 +213,11 @@ impl Run {
     }
 
     /// Checks that all open calls are sorted, and no others.
-    fn check_recovered(&self, phase: &Phase, recovered: &RunRecovered) -> Result<Sorted, Misuse> {
+    fn check_recovered(
+        &self,
+        phase: &RunPhase,
+        recovered: &RunRecovered,
+    ) -> Result<Sorted, Misuse> {
         if let Some(batch) = phase.batch() {
             let goes_on = |id: &CallId, tool: &str| self.goes_on(id, tool);
             return batch.check_recovered(recovered, self.executions_left(), goes_on);
@@ -223,7 +231,7 @@ impl Run {
 
     /// Refuses a note about a call that is not the run's.
     fn check_note(&self, note: &EventKind) -> Result<(), Misuse> {
-        match call_of(note) {
+        match find_call_id(note) {
             Some(id) if !self.conversation.knows(id) => Err(Misuse::UnknownCall(id.clone())),
             _ => Ok(()),
         }

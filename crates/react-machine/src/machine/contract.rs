@@ -4,11 +4,11 @@
 use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
 
-use super::Run;
+use super::MachineState;
 use crate::definition::AgentDefinition;
 use crate::io::{Approval, ToolContract};
-use crate::phase::Phase;
-use crate::phase::batch::{Batch, Held};
+use crate::phase::RunPhase;
+use crate::phase::batch::{CallBatch, HeldCall};
 
 /// Key of the walls in the contract of a program.
 const WALLS: &str = "walls";
@@ -52,7 +52,7 @@ fn has_walls(contract: &Value) -> bool {
     contract.get(WALLS).is_some_and(|walls| !walls.is_null())
 }
 
-impl Run {
+impl MachineState {
     /// Returns the current contract of a tool.
     pub(super) fn contract(&self, tool: &str) -> ToolContract {
         self.definition.contract_of_tool(tool)
@@ -64,7 +64,7 @@ impl Run {
     }
 
     /// Asks again about a call that people approved before its tool had another contract.
-    pub(super) fn ask_about_contract(&mut self, batch: &mut Batch, held: &Held) {
+    pub(super) fn ask_about_contract(&mut self, batch: &mut CallBatch, held: &HeldCall) {
         batch.unask(held.place);
         let calls = self.conversation.last_calls().iter();
         let calls = calls.filter(|call| call.id == held.approval.call_id).cloned().collect();
@@ -72,8 +72,8 @@ impl Run {
     }
 
     /// Withdraws the approvals of calls that have not begun and whose tool now has another contract.
-    pub(super) fn take_approvals_back(&self, phase: &mut Phase) {
-        if let Phase::Working(batch) = phase {
+    pub(super) fn take_approvals_back(&self, phase: &mut RunPhase) {
+        if let RunPhase::Working(batch) = phase {
             batch.unask_decided(|approval| self.has_another_contract(approval));
         }
     }

@@ -11,11 +11,11 @@ use layer0::event::{
 use layer0::id::{CallId, RunId};
 use layer0::usage::Allowance;
 
-use super::{Machine, Run};
+use super::{Machine, MachineState};
 use crate::io::EffectId;
-use crate::meter::{Dispatch, Grant, NothingLeft, Shares};
-use crate::phase::Phase;
-use crate::phase::batch::Batch;
+use crate::meter::{ChildDispatch, Grant, NoBudgetLeft, Shares};
+use crate::phase::RunPhase;
+use crate::phase::batch::CallBatch;
 
 /// Number of parts that the rest of the budget is divided into if the number of child runs is unknown.
 const UNKNOWN_SHARES: u32 = 2;
@@ -23,14 +23,14 @@ const UNKNOWN_SHARES: u32 = 2;
 impl Machine {
     /// Returns the dispatches that have not returned.
     #[must_use]
-    pub fn open_dispatches(&self) -> &[Dispatch] {
+    pub fn open_dispatches(&self) -> &[ChildDispatch] {
         self.run.meter.open_dispatches()
     }
 
     /// Returns the effect of a running call.
     #[must_use]
-    pub fn effect_of(&self, call: &CallId) -> Option<EffectId> {
-        self.phase.batch()?.effect_of(call)
+    pub fn find_effect(&self, call: &CallId) -> Option<EffectId> {
+        self.phase.batch()?.find_effect(call)
     }
 
     /// Returns the grant of a child run that is now dispatched for a call: its share of the rest of the budget, less
@@ -40,15 +40,15 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`NothingLeft`], naming the budget that is used up or cannot be kept.
+    /// [`NoBudgetLeft`], naming the budget that is used up or cannot be kept.
     pub fn grant(
         &self,
         at: Timestamp,
         call: &CallId,
         is_priced: bool,
         parts: Option<u32>,
-    ) -> Result<Grant, NothingLeft> {
-        let Run { meter, clock, .. } = &self.run;
+    ) -> Result<Grant, NoBudgetLeft> {
+        let MachineState { meter, clock, .. } = &self.run;
         let shares = match (self.others(call), parts) {
             (Some(others), parts) => others.saturating_add(parts.unwrap_or(1)),
             (None, parts) => parts.unwrap_or(UNKNOWN_SHARES),
@@ -64,9 +64,9 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`NothingLeft`], as [`Machine::grant`].
-    pub fn grant_more(&self, at: Timestamp, run: &RunId) -> Result<Grant, NothingLeft> {
-        let Run { meter, clock, .. } = &self.run;
+    /// [`NoBudgetLeft`], as [`Machine::grant`].
+    pub fn grant_more(&self, at: Timestamp, run: &RunId) -> Result<Grant, NoBudgetLeft> {
+        let MachineState { meter, clock, .. } = &self.run;
         let mut open = meter.open_dispatches().iter();
         let open = open.find(|open| open.run == *run);
         let others = open.and_then(|open| self.others(&open.call_id));
@@ -76,14 +76,14 @@ impl Machine {
         // The limit of its task holds whatever other runs give back.
         let left = open.and_then(|open| Some(open.at_most?.less(&open.allowance)));
         let within = |grant: Grant| left.map_or(Ok(grant), |left| grant.at_most(&left));
-        within(Grant::new(Allowance::unlimited(), None))?;
+        within(Grant::new(Allowance::without_bounds(), None))?;
         within(Grant::new(meter.allowance_below(wall_ms, events, shares)?, None))
     }
 
     /// Notifies the machine that all running child runs only wait. Once nothing else is in flight, it records the wait;
     /// before that, it changes nothing.
     pub fn wait_below(&mut self, at: Timestamp) {
-        let Self { phase: Phase::Working(batch), run } = self else { return };
+        let Self { phase: RunPhase::Working(batch), run } = self else { return };
         if run.clock.is_waiting() {
             return;
         }
@@ -96,7 +96,7 @@ impl Machine {
             return;
         }
         let below = open.iter().filter_map(|open| open.waits.as_ref());
-        let held = batch.held().map(|approval| approval.id.clone());
+        let held = batch.held_approvals().map(|approval| approval.id.clone());
         let mut waiting = RunWaiting::new(WaitFor::Approval, held.collect());
         waiting.approvals.extend(below.clone().flat_map(|waits| waits.approvals.iter().cloned()));
         if waiting.approvals.is_empty() {
@@ -111,16 +111,16 @@ impl Machine {
 
     fn executions_kept(&self) -> u32 {
         let dispatches = |tool: &str| self.run.dispatches(tool);
-        self.phase.batch().map_or(0, |batch| Batch::executions_kept(batch, dispatches))
+        self.phase.batch().map_or(0, |batch| CallBatch::executions_kept(batch, dispatches))
     }
 
     /// Returns the number of other calls that have yet to dispatch; `None` if the call's tool does not declare that it
     /// dispatches.
     fn others(&self, call: &CallId) -> Option<u32> {
-        let Run { meter, .. } = &self.run;
+        let MachineState { meter, .. } = &self.run;
         let has_dispatched =
             |id: &CallId| meter.open_dispatches().iter().any(|open| open.call_id == *id);
-        let unanswered = self.phase.batch().into_iter().flat_map(Batch::unanswered);
+        let unanswered = self.phase.batch().into_iter().flat_map(CallBatch::unanswered_calls);
         let (mut others, mut is_known) = (0_u32, false);
         for (id, _) in unanswered.filter(|(_, tool)| self.run.dispatches(tool)) {
             others += u32::from(id != call && !has_dispatched(id));
@@ -130,7 +130,7 @@ impl Machine {
     }
 }
 
-impl Run {
+impl MachineState {
     /// Returns whether a tool only dispatches.
     pub(super) fn dispatches(&self, tool: &str) -> bool {
         self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.dispatches)
@@ -147,7 +147,7 @@ impl Run {
     }
 
     /// Returns whether only child runs with records of their own are in flight.
-    pub(super) fn only_waits_below(&self, phase: &Phase) -> bool {
+    pub(super) fn only_waits_below(&self, phase: &RunPhase) -> bool {
         let Some(batch) = phase.batch() else { return false };
         let tools: BTreeMap<_, _> = batch.running().collect();
         !self.meter.open_dispatches().is_empty()
@@ -155,19 +155,19 @@ impl Run {
                 .is_idle_but(|call| tools.get(call).is_some_and(|tool| self.goes_on(call, tool)))
     }
 
-    pub(super) fn dispatched(
+    pub(super) fn record_dispatch(
         &mut self,
         cause: u64,
         call_id: CallId,
         dispatched: OperatorDispatched,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.clock.end_waiting();
         let (operator, run) = (dispatched.operator.clone(), dispatched.run.clone());
         let (attempt, allowance) = (dispatched.attempt, *dispatched.allowance);
         let input_digest = Arc::clone(&dispatched.input_digest);
         let (unrecorded, at_most) = (dispatched.unrecorded, dispatched.at_most.as_deref().copied());
         let requested = self.append(Actor::Runtime, Some(cause), dispatched);
-        self.meter.begin_dispatch(Dispatch {
+        self.meter.begin_dispatch(ChildDispatch {
             operator,
             run,
             call_id,
@@ -184,21 +184,21 @@ impl Run {
         None
     }
 
-    pub(super) fn waiting_below(&mut self, waiting: OperatorWaiting) -> Option<Phase> {
+    pub(super) fn waiting_below(&mut self, waiting: OperatorWaiting) -> Option<RunPhase> {
         self.clock.end_waiting();
         let cause = self.meter.wait_below(&waiting);
         self.append(Actor::Runtime, cause, waiting);
         None
     }
 
-    pub(super) fn granted_below(&mut self, granted: BudgetGranted) -> Option<Phase> {
+    pub(super) fn granted_below(&mut self, granted: BudgetGranted) -> Option<RunPhase> {
         self.clock.end_waiting();
         let cause = self.meter.grant_below(&granted.run, granted.allowance.as_deref());
         self.append(Actor::Runtime, cause, granted);
         None
     }
 
-    pub(super) fn returned(&mut self, returned: OperatorReturned) -> Option<Phase> {
+    pub(super) fn record_return(&mut self, returned: OperatorReturned) -> Option<RunPhase> {
         self.clock.end_waiting();
         let cause = self.meter.end_dispatch(&returned.run, &returned.usage);
         self.append(Actor::Runtime, cause, returned);

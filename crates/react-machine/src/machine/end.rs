@@ -11,14 +11,14 @@ use layer0::stop::Stop;
 use layer0::text::MAY_HAVE_ACTED;
 use layer0::{Code, Timestamp, code};
 
-use super::{BUDGET_CANCELLED, Run};
-use crate::budget::Exhausted;
+use super::{BUDGET_CANCELLED, MachineState};
+use crate::budget::ExhaustedBudget;
 use crate::failure::FailureCause;
-use crate::phase::Phase;
-use crate::phase::batch::Batch;
-use crate::phase::paused::{Ending, Paused, PausedStep, Stopped};
+use crate::phase::RunPhase;
+use crate::phase::batch::CallBatch;
+use crate::phase::paused::{Paused, PausedStep, PlannedEnd, Stopped};
 
-impl Run {
+impl MachineState {
     /// Returns the time at which the time budget is used up.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let max = self.meter.budget().max_wall_ms?;
@@ -56,17 +56,17 @@ impl Run {
     }
 
     /// Ends a run without open steps because a budget is used up.
-    pub(super) fn exhaust(&mut self, cause: u64, exhausted: &Exhausted) -> Phase {
-        self.exhaust_in(&mut Phase::New, cause, exhausted)
+    pub(super) fn exhaust(&mut self, cause: u64, exhausted: &ExhaustedBudget) -> RunPhase {
+        self.exhaust_in(&mut RunPhase::New, cause, exhausted)
     }
 
     /// Ends the run because a budget is used up; open calls are answered.
     pub(super) fn exhaust_in(
         &mut self,
-        phase: &mut Phase,
+        phase: &mut RunPhase,
         cause: u64,
-        exhausted: &Exhausted,
-    ) -> Phase {
+        exhausted: &ExhaustedBudget,
+    ) -> RunPhase {
         let reason = Code::new(exhausted.reason);
         let event = BudgetExhausted::new(
             reason.clone(),
@@ -82,7 +82,7 @@ impl Run {
     }
 
     /// Stops the run: every open call is answered, and the last text of the model is kept.
-    pub(super) fn cancel(&mut self, phase: &mut Phase, signal: SignalReceived) -> Phase {
+    pub(super) fn cancel(&mut self, phase: &mut RunPhase, signal: SignalReceived) -> RunPhase {
         let seq = self.append(Actor::Person, None, signal);
         self.answer_open(phase, seq, layer0::text::CANCELLED);
         let output = Arc::clone(self.conversation.last_text());
@@ -90,18 +90,18 @@ impl Run {
     }
 
     /// Answers the calls without an answer; late answers are refused as stale.
-    pub(super) fn answer_open(&mut self, phase: &mut Phase, cause: u64, text: &str) {
+    pub(super) fn answer_open(&mut self, phase: &mut RunPhase, cause: u64, text: &str) {
         match phase {
-            Phase::Hooking(Paused { step: PausedStep::Read(answer), .. }) => {
+            RunPhase::Hooking(Paused { step: PausedStep::Read(answer), .. }) => {
                 self.answer_unread(answer, cause, text);
             }
-            Phase::Working(batch) => self.answer_batch(batch, cause, text),
+            RunPhase::Working(batch) => self.answer_batch(batch, cause, text),
             _ => {}
         }
     }
 
-    pub(super) fn answer_batch(&mut self, batch: &mut Batch, cause: u64, text: &str) {
-        for (place, answer) in batch.settled() {
+    pub(super) fn answer_batch(&mut self, batch: &mut CallBatch, cause: u64, text: &str) {
+        for (place, answer) in batch.settled_calls() {
             // A hook that wants to stop the run is too late: the run is ending.
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }
@@ -112,7 +112,7 @@ impl Run {
                 let has_begun = may_have_acted.contains(&id);
                 let text = if has_begun { MAY_HAVE_ACTED } else { text };
                 let message = Message::tool(id.clone(), text, true);
-                let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
+                let cancelled = ToolResponded::refusal(id, tool, code::TOOL_CANCELLED, text);
                 if has_begun {
                     self.note_outcome(&cancelled);
                 }
@@ -126,10 +126,10 @@ impl Run {
 
     /// Returns the open calls that may have begun and are not safe to repeat. Calls begin in the order of their
     /// requests, as many at once as the limits allow; a call that waits for child runs makes room for another one.
-    fn may_have_acted(&self, batch: &Batch) -> Vec<CallId> {
+    fn may_have_acted(&self, batch: &CallBatch) -> Vec<CallId> {
         let has_dispatched =
             |id: &CallId| self.meter.open_dispatches().iter().any(|open| open.call_id == *id);
-        let mut open: Vec<_> = batch.requested().collect();
+        let mut open: Vec<_> = batch.requested_calls().collect();
         open.sort_unstable_by_key(|(requested, ..)| *requested);
         let waiting = open.iter().filter(|(_, id, _)| has_dispatched(id)).count();
         let limit = self.definition.limits.max_concurrent_tools;
@@ -141,34 +141,34 @@ impl Run {
     }
 
     /// Ends the run; the output of a completed or incomplete run is first written to the memory.
-    pub(super) fn finish(&mut self, cause: u64, stopped: Stopped) -> Phase {
+    pub(super) fn finish(&mut self, cause: u64, stopped: Stopped) -> RunPhase {
         let is_remembered = matches!(stopped.stop, Stop::Completed | Stop::Incomplete { .. });
         if !(is_remembered && self.definition.memory) {
-            return self.end(cause, Ending::Stopped(stopped));
+            return self.end(cause, PlannedEnd::Stopped(stopped));
         }
         self.write_memory(&stopped.output);
-        Phase::Memorizing(stopped)
+        RunPhase::Memorizing(stopped)
     }
 
     /// Ends the run as failed.
-    pub(super) fn fail(&mut self, cause: u64, failure: FailureCause) -> Phase {
-        self.end(cause, Ending::Failed(failure))
+    pub(super) fn fail(&mut self, cause: u64, failure: FailureCause) -> RunPhase {
+        self.end(cause, PlannedEnd::Failed(failure))
     }
 
     /// Ends the run after its last hooks.
-    pub(super) fn end(&mut self, cause: u64, ending: Ending) -> Phase {
+    pub(super) fn end(&mut self, cause: u64, ending: PlannedEnd) -> RunPhase {
         self.conversation.begin_if_empty(&self.definition);
         self.clock.end_waiting();
         self.pause_before(cause, PausedStep::End(ending))
     }
 
     /// Writes the one last event.
-    pub(super) fn conclude(&mut self, cause: u64, ending: &Ending) -> Phase {
+    pub(super) fn conclude(&mut self, cause: u64, ending: &PlannedEnd) -> RunPhase {
         match ending {
-            Ending::Stopped(stopped) => self.record_stop(cause, stopped),
-            Ending::Failed(failure) => self.record_failure(cause, failure),
+            PlannedEnd::Stopped(stopped) => self.record_stop(cause, stopped),
+            PlannedEnd::Failed(failure) => self.record_failure(cause, failure),
         }
-        Phase::Done(ending.finish())
+        RunPhase::Done(ending.finish())
     }
 
     fn record_stop(&mut self, cause: u64, stopped: &Stopped) {

@@ -9,37 +9,37 @@ use layer0::message::{Message, StopReason, ToolCall};
 use layer0::stop::Stop;
 use layer0::{Code, code};
 
-use super::Run;
+use super::MachineState;
 use crate::failure::FailureCause;
-use crate::io::{Effect, ModelCall};
-use crate::phase::Phase;
-use crate::phase::paused::{Answer, PausedStep, Stopped};
-use crate::phase::turn::{Ask, Turn};
+use crate::io::{MachineAction, ModelCall};
+use crate::phase::RunPhase;
+use crate::phase::paused::{PausedStep, Stopped, UnreadAnswer};
+use crate::phase::turn::{OpenModelCall, PlannedModelCall};
 
 /// Maximum number of consecutive resends of a paused turn.
 const MAX_RESENDS: u32 = 5;
 
-impl Run {
+impl MachineState {
     /// Calls the model, unless the limit of calls is reached.
-    pub(super) fn next_turn(&mut self, cause: u64) -> Phase {
+    pub(super) fn next_turn(&mut self, cause: u64) -> RunPhase {
         let (max, made) = (self.definition.limits.max_iterations, self.meter.model_calls());
         if made.saturating_sub(self.calls_before) >= max {
             let failure = FailureCause::MaxIterations(max);
             let tripped = self.trip(cause, &failure);
             return self.fail(tripped, failure);
         }
-        self.ask(cause, Ask::first(made.saturating_add(1)))
+        self.ask(cause, PlannedModelCall::first(made.saturating_add(1)))
     }
 
-    pub(super) fn ask(&mut self, cause: u64, ask: Ask) -> Phase {
+    pub(super) fn ask(&mut self, cause: u64, ask: PlannedModelCall) -> RunPhase {
         match self.meter.budget().for_model(&self.usage(), self.events()) {
-            Some(exhausted) => self.short_of(cause, ask, exhausted),
+            Some(exhausted) => self.wait_or_exhaust(cause, ask, exhausted),
             None => self.pause_before(cause, PausedStep::Ask(ask)),
         }
     }
 
     /// Calls the model, unless its hooks used up the remaining time.
-    pub(super) fn ask_now(&mut self, cause: u64, ask: Ask) -> Phase {
+    pub(super) fn ask_now(&mut self, cause: u64, ask: PlannedModelCall) -> RunPhase {
         if let Some(exhausted) = self.meter.budget().for_model(&self.usage(), self.events()) {
             return self.exhaust(cause, &exhausted);
         }
@@ -49,48 +49,56 @@ impl Run {
             ModelRequested::new(ask.call, request.digest, request.tools_digest, request.messages);
         let requested = self.append(Actor::Machine, Some(cause), requested);
         let id = self.outbox.next_effect();
-        self.perform(Effect::CallModel(ModelCall {
+        self.perform(MachineAction::CallModel(ModelCall {
             id,
             call: ask.call,
             attempts_before: ask.attempts,
-            left: self.meter.budget().left(&self.usage()),
+            left: self.meter.budget().remaining_allowance(&self.usage()),
         }));
-        Phase::Asking(Turn::new(ask, id, requested))
+        RunPhase::Asking(OpenModelCall::new(ask, id, requested))
     }
 
     pub(super) fn model_attempted(
         &mut self,
-        turn: &mut Turn,
+        turn: &mut OpenModelCall,
         attempted: ModelAttempted,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         turn.count_attempt(&attempted);
         self.meter.count_attempt(&attempted);
-        self.append(Actor::Model, Some(turn.requested()), attempted);
+        self.append(Actor::Model, Some(turn.request_seq()), attempted);
         None
     }
 
-    pub(super) fn model_failed(&mut self, turn: Turn, failed: ModelFailed) -> Phase {
+    pub(super) fn model_failed(&mut self, turn: OpenModelCall, failed: ModelFailed) -> RunPhase {
         let failure = FailureCause::Model {
             reason: failed.reason.clone(),
             chain: failed.chain.clone(),
             retry: failed.retry,
         };
-        let seq = self.append(Actor::Model, Some(turn.requested()), failed);
+        let seq = self.append(Actor::Model, Some(turn.request_seq()), failed);
         self.fail(seq, failure)
     }
 
     /// Ends the run because a spend limit is reached; that is a fact from outside.
-    pub(super) fn limited(&mut self, turn: Turn, exhausted: BudgetExhausted) -> Phase {
+    pub(super) fn stop_at_spend_limit(
+        &mut self,
+        turn: OpenModelCall,
+        exhausted: BudgetExhausted,
+    ) -> RunPhase {
         let reason = exhausted.reason.clone();
-        let seq = self.append(Actor::Runtime, Some(turn.requested()), exhausted);
+        let seq = self.append(Actor::Runtime, Some(turn.request_seq()), exhausted);
         let text = Arc::clone(self.conversation.last_text());
         self.finish(seq, Stopped::new(Stop::BudgetExhausted { reason }, text))
     }
 
-    pub(super) fn model_responded(&mut self, turn: Turn, mut responded: ModelResponded) -> Phase {
+    pub(super) fn model_responded(
+        &mut self,
+        turn: OpenModelCall,
+        mut responded: ModelResponded,
+    ) -> RunPhase {
         self.conversation.give_unique_ids(&mut responded.tool_calls);
         self.conversation.note_text(&responded.text);
-        let answer = Answer {
+        let answer = UnreadAnswer {
             turn,
             text: Arc::clone(&responded.text),
             output: responded.answer.clone(),
@@ -99,14 +107,14 @@ impl Run {
             stop_reason: responded.stop_reason.clone(),
             is_said: responded.is_said(),
         };
-        let seq = self.append(Actor::Model, Some(turn.requested()), responded);
+        let seq = self.append(Actor::Model, Some(turn.request_seq()), responded);
         self.pause_before(seq, PausedStep::Read(answer))
     }
 
-    pub(super) fn read_answer(&mut self, seq: u64, answer: Answer) -> Phase {
+    pub(super) fn read_answer(&mut self, seq: u64, answer: UnreadAnswer) -> RunPhase {
         let said = answer.message();
         let is_empty = answer.is_empty();
-        let Answer { turn, text, output, calls, state, stop_reason, .. } = answer;
+        let UnreadAnswer { turn, text, output, calls, state, stop_reason, .. } = answer;
         let text_count = self.guards.count_text(&text);
         match stop_reason {
             StopReason::End | StopReason::ToolUse if !calls.is_empty() => {
@@ -151,26 +159,26 @@ impl Run {
     }
 
     /// Sends the conversation again after a pause.
-    fn resend(&mut self, cause: u64, turn: Turn) -> Phase {
+    fn resend(&mut self, cause: u64, turn: OpenModelCall) -> RunPhase {
         let ask = turn.ask();
         if ask.pauses >= MAX_RESENDS {
             let text = Arc::clone(self.conversation.last_text());
             return self.finish(cause, Stopped::new(incomplete(code::MODEL_PAUSE), text));
         }
-        self.ask(cause, Ask { pauses: ask.pauses + 1, ..ask })
+        self.ask(cause, PlannedModelCall { pauses: ask.pauses + 1, ..ask })
     }
 
     /// Sends the same conversation once more after an unusable answer.
-    fn ask_again(&mut self, cause: u64, turn: Turn, why: &'static str) -> Phase {
+    fn ask_again(&mut self, cause: u64, turn: OpenModelCall, why: &'static str) -> RunPhase {
         let ask = turn.ask();
         if ask.asked_again {
             return self.fail(cause, FailureCause::InvalidResponse(why.into()));
         }
-        self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
+        self.ask(cause, PlannedModelCall { pauses: 0, asked_again: true, ..ask })
     }
 
     /// Sends the model the error of its answer once; the second time the run fails.
-    fn answer_misfits(&mut self, cause: u64, turn: Turn, why: &str) -> Phase {
+    fn answer_misfits(&mut self, cause: u64, turn: OpenModelCall, why: &str) -> RunPhase {
         let ask = turn.ask();
         if ask.asked_again {
             return self.fail(cause, FailureCause::OutputInvalid(why.into()));
@@ -178,7 +186,7 @@ impl Run {
         self.conversation.push_own_words(format!(
             "The answer does not fit the schema: {why}. Answer again with nothing but JSON that does."
         ));
-        self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
+        self.ask(cause, PlannedModelCall { pauses: 0, asked_again: true, ..ask })
     }
 
     /// Ends the run with the text of a cut answer. None of its calls runs, because they may be cut too.
@@ -189,7 +197,7 @@ impl Run {
         said: Message,
         text: Arc<str>,
         calls: &[ToolCall],
-    ) -> Phase {
+    ) -> RunPhase {
         let mut unknown_reason = None;
         let (reason, why) = match cut {
             StopReason::MaxTokens => {

@@ -3,11 +3,11 @@
 use layer0::event::{Actor, EventKind, RunParked, RunResumed, RunWaiting, WaitFor};
 use layer0::{Code, Timestamp};
 
-use super::step::Step;
-use super::{Machine, Run};
+use super::step::Transition;
+use super::{Machine, MachineState};
 use crate::io::{EffectId, Misuse};
-use crate::phase::Phase;
-use crate::phase::turn::Ask;
+use crate::phase::RunPhase;
+use crate::phase::turn::PlannedModelCall;
 
 impl Machine {
     /// Returns the time at which a parked run continues.
@@ -25,39 +25,44 @@ impl Machine {
     /// Returns whether a parked run may call its model again.
     #[must_use]
     pub fn is_due(&self, at: Timestamp) -> bool {
-        matches!(self.phase, Phase::Parked(_))
+        matches!(self.phase, RunPhase::Parked(_))
             && self.parked_until().is_some_and(|until| until <= at)
     }
 }
 
-impl Run {
+impl MachineState {
     /// Checks whether the run can be parked: during a model call, or while it waits for parked child runs.
     pub(super) fn check_parked<'p>(
         &self,
-        phase: &'p mut Phase,
+        phase: &'p mut RunPhase,
         effect: Option<EffectId>,
         parked: RunParked,
-    ) -> Result<Step<'p>, Misuse> {
+    ) -> Result<Transition<'p>, Misuse> {
         let event = "run.parked";
         match phase {
-            Phase::Asking(turn) => {
+            RunPhase::Asking(turn) => {
                 turn.check_effect(effect)?;
-                Ok(Step::Parked(*turn, parked))
+                Ok(Transition::Parked(*turn, parked))
             }
-            Phase::Working(_) if self.clock.is_waiting() => Ok(Step::ParkedBelow(parked)),
+            RunPhase::Working(_) if self.clock.is_waiting() => Ok(Transition::ParkedBelow(parked)),
             _ => Err(Misuse::Unexpected { event, state: phase.name() }),
         }
     }
 
-    pub(super) fn parked(&mut self, requested: u64, ask: Ask, parked: RunParked) -> Phase {
+    pub(super) fn park(
+        &mut self,
+        requested: u64,
+        ask: PlannedModelCall,
+        parked: RunParked,
+    ) -> RunPhase {
         let (until, reason) = (parked.until, parked.reason.clone());
         let seq = self.append(Actor::Runtime, Some(requested), parked);
         self.append(Actor::Machine, Some(seq), RunWaiting::new(WaitFor::Parked, Vec::new()));
         self.clock.park(until, reason);
-        Phase::Parked(ask)
+        RunPhase::Parked(ask)
     }
 
-    pub(super) fn parked_below(&mut self, parked: RunParked) -> Option<Phase> {
+    pub(super) fn parked_below(&mut self, parked: RunParked) -> Option<RunPhase> {
         self.clock.park(parked.until, parked.reason.clone());
         let cause = self.events();
         self.append(Actor::Runtime, Some(cause), parked);
@@ -66,12 +71,12 @@ impl Run {
 
     /// Resumes a run that waited, possibly in another process. A parked run calls its model again once it is due, or if
     /// its record has lost events.
-    pub(super) fn resumed(
+    pub(super) fn resume(
         &mut self,
-        phase: &mut Phase,
+        phase: &mut RunPhase,
         before: Timestamp,
         resumed: RunResumed,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         if !self.clock.is_waiting() {
             self.clock.skip_since(before);
         }
@@ -80,11 +85,11 @@ impl Run {
         let has_lost = resumed.lost_tail.is_some();
         let seq = self.append(Actor::Runtime, None, EventKind::from(resumed));
         match phase {
-            Phase::Working(batch) if has_lost => {
+            RunPhase::Working(batch) if has_lost => {
                 batch.doubt();
                 None
             }
-            Phase::Parked(ask) if is_due || has_lost => {
+            RunPhase::Parked(ask) if is_due || has_lost => {
                 self.clock.end_waiting();
                 Some(self.ask(seq, *ask))
             }

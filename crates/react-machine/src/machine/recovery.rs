@@ -6,12 +6,12 @@ use layer0::event::{
 use layer0::id::{CallId, RunId};
 use layer0::{Code, Timestamp, ToolSpec, code};
 
-use super::{Machine, Run};
-use crate::io::{Effect, Entry};
-use crate::phase::Phase;
-use crate::phase::batch::{Batch, Sorted, Unfinished};
+use super::{Machine, MachineState};
+use crate::io::{MachineAction, MachineEntry};
+use crate::phase::RunPhase;
+use crate::phase::batch::{CallBatch, Sorted, UnfinishedCalls};
 use crate::phase::short::Short;
-use crate::phase::turn::Ask;
+use crate::phase::turn::PlannedModelCall;
 
 impl Machine {
     /// Returns the steps that a process that died left open: calls that are safe to run again, calls that may have
@@ -19,16 +19,17 @@ impl Machine {
     /// dispatch are left out, because they continue, except if a child run keeps no record, and in a fork, where the
     /// child runs belong to the original. Calls that a person settled are also left out.
     #[must_use]
-    pub fn lost(&self) -> RunRecovered {
+    pub fn find_lost_steps(&self) -> RunRecovered {
         let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
-        let has_attempts = self.run.meter.budget().left(&self.run.usage()).model_calls != Some(0);
-        if matches!(&self.phase, Phase::Asking(turn) if turn.is_in_flight() && has_attempts) {
+        let has_attempts =
+            self.run.meter.budget().remaining_allowance(&self.run.usage()).model_calls != Some(0);
+        if matches!(&self.phase, RunPhase::Asking(turn) if turn.is_in_flight() && has_attempts) {
             lost.models = 1;
         }
         // Nothing is repeated that killed the process each time.
         let is_last = self.is_crash_loop();
         let mut left = if is_last { 0 } else { self.executions_left() };
-        let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
+        let is_copied = self.phase.batch().is_some_and(CallBatch::is_copied);
         let Some(batch) = self.phase.batch() else { return lost };
         let running = batch.running().filter(|(call, _)| !batch.is_settled(call));
         for (call, tool) in running.filter(|(id, tool)| is_copied || !self.run.goes_on(id, tool)) {
@@ -58,7 +59,7 @@ impl Machine {
         let running =
             batch.flat_map(|batch| batch.running().filter(|(call, _)| !batch.is_settled(call)));
         let interrupted = running.map(|(call, _)| call.clone()).collect();
-        RunRecovered::new(Vec::new(), interrupted, self.lost().models)
+        RunRecovered::new(Vec::new(), interrupted, self.find_lost_steps().models)
     }
 
     /// Returns whether a call continues after its process died, because it only dispatches runs with records.
@@ -79,7 +80,13 @@ impl Machine {
 
     /// Becomes `child`, a fork of its run that was cut before `beyond` was recorded. The decisions in `beyond` are made
     /// again after `run.forked`; approvals and the model's answer are requested again.
-    pub fn fork(&mut self, at: Timestamp, child: RunId, forked: RunForked, beyond: Vec<Entry>) {
+    pub fn fork(
+        &mut self,
+        at: Timestamp,
+        child: RunId,
+        forked: RunForked,
+        beyond: Vec<MachineEntry>,
+    ) {
         let Self { phase, run } = self;
         run.id = child;
         let before = run.clock.now();
@@ -91,12 +98,12 @@ impl Machine {
         run.meter.forget_dispatches();
         run.crashes.begin_copy();
         run.unsettled.begin_copy();
-        run.is_copy_of_an_end = matches!(phase, Phase::Done(_));
-        if let Phase::Working(batch) = phase {
+        run.is_copy_of_an_end = matches!(phase, RunPhase::Done(_));
+        if let RunPhase::Working(batch) = phase {
             batch.ask_anew();
         }
         run.append(Actor::Runtime, None, forked);
-        for Entry { kind, .. } in beyond {
+        for MachineEntry { kind, .. } in beyond {
             if !matches!(kind, EventKind::ModelRequested(_) | EventKind::RunWaiting(_)) {
                 run.append(Actor::Machine, None, kind);
             }
@@ -104,7 +111,7 @@ impl Machine {
     }
 }
 
-impl Run {
+impl MachineState {
     pub(super) fn spec(&self, tool: &str) -> Option<&ToolSpec> {
         self.definition.tools.iter().find(|spec| *spec.name == *tool)
     }
@@ -115,13 +122,13 @@ impl Run {
     }
 
     /// Repeats open steps, and answers those that must not be repeated.
-    pub(super) fn recovered(
+    pub(super) fn recover(
         &mut self,
-        phase: &mut Phase,
+        phase: &mut RunPhase,
         sorted: &Sorted,
         before: Timestamp,
         recovered: RunRecovered,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.clock.skip_since(before);
         self.outbox.begin_epoch();
         // Child runs with records count their own crashes.
@@ -133,49 +140,54 @@ impl Run {
         self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
         let models = recovered.models;
         let seq = self.append(Actor::Runtime, None, recovered);
-        if let Phase::Working(batch) = phase {
+        if let RunPhase::Working(batch) = phase {
             // The requester died with its process; a call that runs again asks again.
             self.end_asking(batch.end_all_asking(), &Code::new(code::TOOL_INTERRUPTED));
         }
         match phase {
-            Phase::Asking(turn) => {
+            RunPhase::Asking(turn) => {
                 let ask = turn.ask();
                 self.meter.count_lost_attempts(models);
                 let attempts = ask.attempts.saturating_add(models);
-                return Some(self.ask(seq, Ask { attempts, ..ask }));
+                return Some(self.ask(seq, PlannedModelCall { attempts, ..ask }));
             }
-            Phase::Working(batch) => return self.work_again(seq, batch, sorted),
-            Phase::Hooking(paused) => self.call_hooks(paused),
-            Phase::Recalling => self.read_memory(),
-            Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
+            RunPhase::Working(batch) => return self.work_again(seq, batch, sorted),
+            RunPhase::Hooking(paused) => self.call_hooks(paused),
+            RunPhase::Recalling => self.read_memory(),
+            RunPhase::Memorizing(stopped) => self.write_memory(&stopped.output),
             // A fork does not inherit the wait of the original, and asks itself.
-            Phase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
-            Phase::Short(short) if !self.clock.is_waiting() => {
+            RunPhase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
+            RunPhase::Short(short) if !self.clock.is_waiting() => {
                 let Short { ask, exhausted, .. } = short.clone();
-                return Some(self.short_of(seq, ask, exhausted));
+                return Some(self.wait_or_exhaust(seq, ask, exhausted));
             }
             // The run waits; the process that resumes it asks its caller again.
-            Phase::Short(_) | Phase::Parked(_) | Phase::New | Phase::Done(_) => {}
+            RunPhase::Short(_) | RunPhase::Parked(_) | RunPhase::New | RunPhase::Done(_) => {}
         }
         None
     }
 
-    fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
+    fn work_again(
+        &mut self,
+        cause: u64,
+        batch: &mut CallBatch,
+        sorted: &Sorted,
+    ) -> Option<RunPhase> {
         if batch.is_doubtful() {
             // The approvals may have been decided in lost events.
             self.clock.end_waiting();
         }
-        let left = batch.unfinished(sorted, |tool| self.is_idempotent(tool));
-        let Unfinished { rerun, settled, doubtful, asked, decided, changed, held } = left;
+        let left = batch.take_unfinished(sorted, |tool| self.is_idempotent(tool));
+        let UnfinishedCalls { rerun, settled, doubtful, asked, decided, changed, held } = left;
         for place in rerun {
             let id = self.outbox.next_effect();
             let call_id = batch.rerun(place, id);
-            self.perform(Effect::Rerun { id, call_id });
+            self.perform(MachineAction::Rerun { id, call_id });
         }
         for place in &sorted.probing {
             let id = self.outbox.next_effect();
             let call_id = batch.rerun(*place, id);
-            self.perform(Effect::Probe { id, call_id });
+            self.perform(MachineAction::Probe { id, call_id });
         }
         if !asked.is_empty() && batch.is_short() {
             if !self.clock.is_waiting() {
@@ -193,11 +205,11 @@ impl Run {
             self.admit_approved(changed.into(), true);
         }
         for approval in held {
-            self.perform(Effect::AskApproval(approval));
+            self.perform(MachineAction::AskApproval(approval));
         }
         let interrupted = sorted.interrupted.iter().chain(&doubtful).map(|place| {
             let (id, tool) = batch.call_at(*place);
-            (*place, ToolResponded::settled(id, tool, Verdict::Unknown, None))
+            (*place, ToolResponded::from_verdict(id, tool, Verdict::Unknown, None))
         });
         let answers: Vec<_> = settled.into_iter().chain(interrupted).collect();
         let mut last = cause;
@@ -214,7 +226,7 @@ impl Run {
     }
 
     /// Keeps a text for the model's next request.
-    pub(super) fn input_received(&mut self, signal: SignalReceived) -> Option<Phase> {
+    pub(super) fn input_received(&mut self, signal: SignalReceived) -> Option<RunPhase> {
         if let Some(text) = signal.data.as_str() {
             self.conversation.add_further_input(text);
         }

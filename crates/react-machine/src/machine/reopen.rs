@@ -10,10 +10,10 @@ use layer0::stop::Stop;
 use layer0::usage::BudgetIncrease;
 use layer0::{Code, Timestamp, code};
 
-use super::{Begun, Machine, Run};
+use super::{Machine, MachineState, StartProgress};
 use crate::failure::FailureCause;
 use crate::io::Finish;
-use crate::phase::Phase;
+use crate::phase::RunPhase;
 use crate::phase::paused::PausedStep;
 use crate::reopen::{CONTINUE, NotReopenable};
 
@@ -30,8 +30,8 @@ impl Machine {
         message: Option<Arc<str>>,
         budget: Option<BudgetIncrease>,
     ) -> Result<RunReopened, NotReopenable> {
-        let Phase::Done(finish) = &self.phase else { return Err(NotReopenable::Open) };
-        let mut reopened = RunReopened::new(by, reason_of(finish));
+        let RunPhase::Done(finish) = &self.phase else { return Err(NotReopenable::Open) };
+        let mut reopened = RunReopened::new(by, find_reason(finish));
         reopened.budget = budget.filter(|budget| !budget.is_empty()).map(Box::new);
         reopened.message = message;
         self.run.check_reopened(finish, &reopened)?;
@@ -45,18 +45,18 @@ impl Machine {
     /// its own.
     #[must_use]
     pub fn kept_by_the_caller(&self) -> BudgetIncrease {
-        self.run.meter.budget().short_of(&self.run.definition.budget)
+        self.run.meter.budget().shortfall_against(&self.run.definition.budget)
     }
 }
 
-impl Run {
+impl MachineState {
     /// Checks whether a run with this end can be reopened.
     pub(super) fn check_reopened(
         &self,
         finish: &Finish,
         reopened: &RunReopened,
     ) -> Result<(), NotReopenable> {
-        let reason = reason_of(finish);
+        let reason = find_reason(finish);
         if reopened.reason != reason {
             return Err(NotReopenable::OtherEnd(reopened.reason.clone()));
         }
@@ -110,12 +110,12 @@ impl Run {
     }
 
     /// Begins the next episode of a run with this end.
-    pub(super) fn reopened(
+    pub(super) fn reopen(
         &mut self,
         finish: &Finish,
         ended: Timestamp,
         reopened: RunReopened,
-    ) -> Phase {
+    ) -> RunPhase {
         self.clock.skip_since(ended);
         self.outbox.begin_epoch();
         self.is_copy_of_an_end = false;
@@ -132,19 +132,19 @@ impl Run {
             self.conversation.add_further_input(text);
         }
         let seq = self.append(Actor::Person, None, reopened);
-        if self.begun != Begun::Whole {
+        if self.begun != StartProgress::Whole {
             self.conversation.take_back();
         }
         match self.begun {
-            Begun::Nothing => self.pause_before(seq, PausedStep::Start),
-            Begun::Admitted => self.remember(seq),
-            Begun::Whole => self.next_turn(seq),
+            StartProgress::Nothing => self.pause_before(seq, PausedStep::Start),
+            StartProgress::Admitted => self.remember(seq),
+            StartProgress::Whole => self.next_turn(seq),
         }
     }
 }
 
 /// Returns the code of an end; `None` for a run that completed.
-fn reason_of(finish: &Finish) -> Option<Code> {
+fn find_reason(finish: &Finish) -> Option<Code> {
     match finish {
         Finish::Stopped { stop, .. } => stop.reason(),
         Finish::Failed(failure) => Some(failure.code()),

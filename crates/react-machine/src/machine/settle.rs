@@ -5,19 +5,19 @@ use std::sync::Arc;
 use layer0::event::{Actor, ToolProbed, ToolResolved, ToolResponded, Verdict};
 use layer0::id::CallId;
 
-use super::step::Step;
-use super::{Machine, Run};
+use super::step::Transition;
+use super::{Machine, MachineState};
 use crate::io::Misuse;
-use crate::phase::Phase;
-use crate::phase::batch::{Batch, Place};
+use crate::phase::RunPhase;
+use crate::phase::batch::{CallBatch, CallIndex};
 use crate::text::late_verdict;
 
 impl Machine {
     /// Returns id and tool of the calls that a person can settle: those that may be running, and those with an unknown
     /// outcome.
-    pub fn unsettled(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
+    pub fn unsettled_calls(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
         let batch = self.phase.batch();
-        let running = batch.into_iter().flat_map(Batch::running);
+        let running = batch.into_iter().flat_map(CallBatch::running);
         let running = running.filter(move |(id, tool)| {
             !self.run.dispatches(tool) && !batch.is_some_and(|batch| batch.is_settled(id))
         });
@@ -37,41 +37,41 @@ impl Machine {
     /// Returns the answer of a running call that a person settled.
     #[must_use]
     pub fn settlement(&self, call: &CallId) -> Option<ToolResponded> {
-        self.phase.batch()?.settlement_of(call)
+        self.phase.batch()?.find_settlement(call)
     }
 }
 
-impl Run {
+impl MachineState {
     /// Checks that the settlement by a person is new.
     pub(super) fn check_settlement<'p>(
         &self,
-        phase: &'p mut Phase,
+        phase: &'p mut RunPhase,
         resolved: ToolResolved,
-    ) -> Result<Step<'p>, Misuse> {
+    ) -> Result<Transition<'p>, Misuse> {
         let event = "tool.resolved";
         if resolved.verdict == Verdict::Unknown {
             return Err(Misuse::Unexpected { event, state: "it says nothing" });
         }
         let id = &resolved.call_id;
         if self.unsettled.contains(id) {
-            return Ok(Step::SettledLate(resolved));
+            return Ok(Transition::SettledLate(resolved));
         }
-        let Phase::Working(batch) = phase else { return Err(Misuse::UnknownCall(id.clone())) };
+        let RunPhase::Working(batch) = phase else { return Err(Misuse::UnknownCall(id.clone())) };
         let place = batch.check_running(event, id)?;
         let (_, tool) = batch.call_at(place);
         match self.dispatches(&tool) || batch.is_settled(id) {
             true => Err(Misuse::UnknownCall(id.clone())),
-            false => Ok(Step::Settled(batch, place, resolved)),
+            false => Ok(Transition::Settled(batch, place, resolved)),
         }
     }
 
     /// Stores the settlement of a call until the call is answered.
-    pub(super) fn settled(
+    pub(super) fn settle(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         resolved: ToolResolved,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         let cause = batch.cause_at(place);
         batch.settle(place, &resolved);
         self.append(Actor::Person, Some(cause), resolved);
@@ -79,15 +79,18 @@ impl Run {
     }
 
     /// Checks that the outcome of this call is still unknown, in a run that has ended.
-    pub(super) fn check_late_probe<'p>(&self, probed: ToolProbed) -> Result<Step<'p>, Misuse> {
+    pub(super) fn check_late_probe<'p>(
+        &self,
+        probed: ToolProbed,
+    ) -> Result<Transition<'p>, Misuse> {
         match self.unsettled.contains(&probed.call_id) {
-            true => Ok(Step::ProbedLate(probed)),
+            true => Ok(Transition::ProbedLate(probed)),
             false => Err(Misuse::UnknownCall(probed.call_id)),
         }
     }
 
     /// Adds the result of a probe of an answered call to the model's next request; the answer does not change.
-    pub(super) fn probed_late(&mut self, probed: ToolProbed) -> Option<Phase> {
+    pub(super) fn probed_late(&mut self, probed: ToolProbed) -> Option<RunPhase> {
         let tool = self.unsettled.tool(&probed.call_id);
         let text = tool.and_then(|tool| late_verdict(tool, &probed));
         if let Some(text) = text {
@@ -99,7 +102,7 @@ impl Run {
     }
 
     /// Adds the settlement of an answered call to the model's next request; the answer does not change.
-    pub(super) fn settled_late(&mut self, resolved: ToolResolved) -> Option<Phase> {
+    pub(super) fn settled_late(&mut self, resolved: ToolResolved) -> Option<RunPhase> {
         self.unsettled.settle(&resolved.call_id);
         self.conversation.add_further_input(&resolved.message);
         self.append(Actor::Person, None, resolved);

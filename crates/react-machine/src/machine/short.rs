@@ -3,43 +3,48 @@
 
 use layer0::event::{Actor, BudgetGranted, RunWaiting, WaitFor};
 
-use super::{Machine, Run};
-use crate::budget::Exhausted;
-use crate::io::{Effect, Misuse};
-use crate::phase::Phase;
-use crate::phase::batch::Batch;
+use super::{Machine, MachineState};
+use crate::budget::ExhaustedBudget;
+use crate::io::{MachineAction, Misuse};
+use crate::phase::RunPhase;
+use crate::phase::batch::CallBatch;
 use crate::phase::short::Short;
-use crate::phase::turn::Ask;
+use crate::phase::turn::PlannedModelCall;
 
 impl Machine {
     /// Returns how many times the caller gave more before, if the run waits for the caller's answer.
     #[must_use]
     pub fn wants_budget(&self) -> Option<u32> {
         let is_short = match &self.phase {
-            Phase::Short(_) => true,
-            Phase::Working(batch) => batch.is_short(),
+            RunPhase::Short(_) => true,
+            RunPhase::Working(batch) => batch.is_short(),
             _ => false,
         };
         is_short.then(|| self.run.meter.grants())
     }
 }
 
-impl Run {
+impl MachineState {
     /// Waits for more budget before a model call, or ends the run if no more is possible.
-    pub(super) fn short_of(&mut self, cause: u64, ask: Ask, exhausted: Exhausted) -> Phase {
+    pub(super) fn wait_or_exhaust(
+        &mut self,
+        cause: u64,
+        ask: PlannedModelCall,
+        exhausted: ExhaustedBudget,
+    ) -> RunPhase {
         if !self.meter.can_be_given(&self.usage(), self.events()) {
             return self.exhaust(cause, &exhausted);
         }
         self.wait_for_budget(cause);
-        Phase::Short(Short { cause, ask, exhausted })
+        RunPhase::Short(Short { cause, ask, exhausted })
     }
 
     /// Waits for more budget before a batch is processed, if that can bring more executions or cover the usage of its
     /// answer. Returns whether it waits.
-    pub(super) fn short_of_executions(&mut self, cause: u64, batch: &mut Batch) -> bool {
+    pub(super) fn short_of_executions(&mut self, cause: u64, batch: &mut CallBatch) -> bool {
         let wanted = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         let (usage, events) = (self.usage(), self.events());
-        let crossed = self.meter.budget().crossed(&usage, events).is_some();
+        let crossed = self.meter.budget().find_crossed(&usage, events).is_some();
         let lacks = crossed || self.executions_left() < wanted;
         let has_more = self.meter.own_executions_left(events) > self.executions_left();
         if !lacks || !(crossed || has_more) || !self.meter.can_be_given(&usage, events) {
@@ -54,25 +59,31 @@ impl Run {
         let waiting = RunWaiting::new(WaitFor::Budget, Vec::new());
         self.append(Actor::Machine, Some(cause), waiting);
         self.clock.begin_waiting();
-        self.perform(Effect::AskBudget { given: self.meter.grants() });
+        self.perform(MachineAction::AskBudget { given: self.meter.grants() });
     }
 
     /// Continues with the answer of the caller.
-    pub(super) fn granted(&mut self, phase: &mut Phase, granted: BudgetGranted) -> Option<Phase> {
+    pub(super) fn continue_with_grant(
+        &mut self,
+        phase: &mut RunPhase,
+        granted: BudgetGranted,
+    ) -> Option<RunPhase> {
         self.clock.end_waiting();
         self.meter.take_grant(granted.allowance.as_deref());
         let seq = self.append(Actor::Runtime, None, granted);
         match phase {
-            Phase::Short(short) => {
+            RunPhase::Short(short) => {
                 let Short { ask, exhausted, .. } = short.clone();
                 Some(match self.meter.budget().for_model(&self.usage(), self.events()) {
-                    Some(_) => self.short_of(seq, ask, exhausted),
+                    Some(_) => self.wait_or_exhaust(seq, ask, exhausted),
                     None => self.ask(seq, ask),
                 })
             }
-            Phase::Working(batch) => {
+            RunPhase::Working(batch) => {
                 batch.set_short(false);
-                if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
+                if let Some(exhausted) =
+                    self.meter.budget().find_crossed(&self.usage(), self.events())
+                {
                     return match self.short_of_executions(seq, batch) {
                         true => None,
                         false => Some(self.exhaust_in(phase, seq, &exhausted)),
@@ -88,7 +99,7 @@ impl Run {
     }
 }
 
-impl Phase {
+impl RunPhase {
     /// Checks whether the run waits for more of the caller's budget.
     pub(crate) fn check_granted(&self) -> Result<(), Misuse> {
         match self {

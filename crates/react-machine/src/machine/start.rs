@@ -5,11 +5,11 @@ use std::sync::Arc;
 use layer0::event::{Actor, EventKind, MemoryDegraded, MemoryRead, RunStarted};
 use layer0::message::Message;
 
-use super::{Begun, Machine, Run};
+use super::{Machine, MachineState, StartProgress};
 use crate::failure::FailureCause;
-use crate::io::Effect;
-use crate::phase::Phase;
-use crate::phase::paused::{Ending, PausedStep, Stopped};
+use crate::io::MachineAction;
+use crate::phase::RunPhase;
+use crate::phase::paused::{PausedStep, PlannedEnd, Stopped};
 
 impl Machine {
     /// Gives the machine the earlier messages of the session, without system messages. They influence no decision:
@@ -20,8 +20,8 @@ impl Machine {
     }
 }
 
-impl Run {
-    pub(super) fn start(&mut self, started: RunStarted) -> Phase {
+impl MachineState {
+    pub(super) fn start(&mut self, started: RunStarted) -> RunPhase {
         self.clock.start();
         self.settles_once = started.machine >= 2;
         let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
@@ -33,54 +33,54 @@ impl Run {
         self.pause_before(seq, PausedStep::Start)
     }
 
-    pub(super) fn look_at_input(&mut self, cause: u64) -> Phase {
+    pub(super) fn look_at_input(&mut self, cause: u64) -> RunPhase {
         if self.conversation.input().trim().is_empty() {
             return self.fail(cause, FailureCause::InputInvalid("the input is empty".into()));
         }
-        self.begun = Begun::Admitted;
+        self.begun = StartProgress::Admitted;
         self.remember(cause)
     }
 
     /// Calls the model, after the memory was read if there is one.
-    pub(super) fn remember(&mut self, cause: u64) -> Phase {
+    pub(super) fn remember(&mut self, cause: u64) -> RunPhase {
         if !self.definition.memory {
             return self.ask_first(cause, &[]);
         }
         self.read_memory();
-        Phase::Recalling
+        RunPhase::Recalling
     }
 
     pub(super) fn read_memory(&mut self) {
         let input = Arc::clone(self.conversation.input());
-        self.perform(Effect::ReadMemory { input });
+        self.perform(MachineAction::ReadMemory { input });
     }
 
-    pub(super) fn memory_read(&mut self, read: MemoryRead) -> Phase {
+    pub(super) fn memory_read(&mut self, read: MemoryRead) -> RunPhase {
         let entries = read.entries.clone();
         let seq = self.append(Actor::Memory, None, read);
         self.ask_first(seq, &entries)
     }
 
-    pub(super) fn memory_unread(&mut self, degraded: MemoryDegraded) -> Phase {
+    pub(super) fn memory_unread(&mut self, degraded: MemoryDegraded) -> RunPhase {
         let seq = self.append(Actor::Memory, None, degraded);
         self.ask_first(seq, &[])
     }
 
     /// Begins the transcript with the contents of the memory, and calls the model.
-    fn ask_first(&mut self, cause: u64, remembered: &[Arc<str>]) -> Phase {
+    fn ask_first(&mut self, cause: u64, remembered: &[Arc<str>]) -> RunPhase {
         self.conversation.begin(&self.definition, remembered);
-        self.begun = Begun::Whole;
+        self.begun = StartProgress::Whole;
         self.next_turn(cause)
     }
 
     pub(super) fn write_memory(&mut self, output: &Arc<str>) {
         let (input, output) = (Arc::clone(self.conversation.input()), Arc::clone(output));
-        self.perform(Effect::WriteMemory { input, output });
+        self.perform(MachineAction::WriteMemory { input, output });
     }
 
     /// Ends the run as planned.
-    pub(super) fn memory_wrote(&mut self, stopped: &Stopped, note: EventKind) -> Phase {
+    pub(super) fn memory_wrote(&mut self, stopped: &Stopped, note: EventKind) -> RunPhase {
         let seq = self.append(Actor::Memory, None, note);
-        self.end(seq, Ending::Stopped(stopped.clone()))
+        self.end(seq, PlannedEnd::Stopped(stopped.clone()))
     }
 }

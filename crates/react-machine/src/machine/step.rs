@@ -16,27 +16,27 @@ use crate::definition::CheckedDefinition;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::io::Finish;
-use crate::phase::Phase;
-use crate::phase::batch::{Batch, Held, Place, Sorted};
+use crate::phase::RunPhase;
+use crate::phase::batch::{CallBatch, CallIndex, HeldCall, Sorted};
 use crate::phase::paused::{Paused, Stopped};
-use crate::phase::turn::Turn;
+use crate::phase::turn::OpenModelCall;
 use crate::text;
 
 /// A fact that fits, with the state that it changes.
-pub(super) enum Step<'p> {
+pub(super) enum Transition<'p> {
     Start(RunStarted),
-    ModelAttempted(&'p mut Turn, ModelAttempted),
-    ModelResponded(Turn, ModelResponded),
-    ModelFailed(Turn, ModelFailed),
+    ModelAttempted(&'p mut OpenModelCall, ModelAttempted),
+    ModelResponded(OpenModelCall, ModelResponded),
+    ModelFailed(OpenModelCall, ModelFailed),
     /// The next attempt was refused by a spend limit.
-    Limited(Turn, BudgetExhausted),
-    ToolRequested(&'p mut Batch, Place, ToolRequested),
-    ToolAttempted(&'p mut Batch, Place, ToolAttempted),
-    ToolResponded(&'p mut Batch, Place, ToolResponded),
-    ErrorStored(&'p mut Batch, Place, ErrorStored),
+    Limited(OpenModelCall, BudgetExhausted),
+    ToolRequested(&'p mut CallBatch, CallIndex, ToolRequested),
+    ToolAttempted(&'p mut CallBatch, CallIndex, ToolAttempted),
+    ToolResponded(&'p mut CallBatch, CallIndex, ToolResponded),
+    ErrorStored(&'p mut CallBatch, CallIndex, ErrorStored),
     Dispatched(u64, CallId, OperatorDispatched),
     /// The caller gave more, or has nothing left.
-    Granted(&'p mut Phase, BudgetGranted),
+    Granted(&'p mut RunPhase, BudgetGranted),
     WaitingBelow(OperatorWaiting),
     GrantedBelow(BudgetGranted),
     Returned(OperatorReturned),
@@ -46,33 +46,33 @@ pub(super) enum Step<'p> {
     /// The memory was written, or could not be.
     MemoryWrote(&'p Stopped, EventKind),
     HookPassed(&'p Paused, HookPassed),
-    HookStopped(&'p mut Phase, HookStop),
+    HookStopped(&'p mut RunPhase, HookStop),
     /// A running call asks a person.
-    Asked(&'p mut Batch, Place, ApprovalRequested),
-    ApprovalGranted(&'p mut Batch, Held, ApprovalGranted),
-    ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
+    Asked(&'p mut CallBatch, CallIndex, ApprovalRequested),
+    ApprovalGranted(&'p mut CallBatch, HeldCall, ApprovalGranted),
+    ApprovalDenied(&'p mut CallBatch, HeldCall, ApprovalDenied),
     /// With the places of the calls that do not simply run again.
-    Recovered(&'p mut Phase, Sorted, RunRecovered),
+    Recovered(&'p mut RunPhase, Sorted, RunRecovered),
     /// With another definition of the agent, if it adopts one.
-    Resumed(&'p mut Phase, RunResumed, Option<CheckedDefinition>),
-    Parked(Turn, RunParked),
+    Resumed(&'p mut RunPhase, RunResumed, Option<CheckedDefinition>),
+    Parked(OpenModelCall, RunParked),
     /// The run waits for parked child runs.
     ParkedBelow(RunParked),
     /// With its end.
     Reopened(Finish, RunReopened),
     /// A person settled a call without an answer.
-    Settled(&'p mut Batch, Place, ToolResolved),
+    Settled(&'p mut CallBatch, CallIndex, ToolResolved),
     /// A person settled a call after its answer.
     SettledLate(ToolResolved),
     /// A probe settled a call after its answer.
     ProbedLate(ToolProbed),
-    Cancelled(&'p mut Phase, SignalReceived),
+    Cancelled(&'p mut RunPhase, SignalReceived),
     Input(SignalReceived),
     /// A fact that is only recorded.
     Noted(Option<u64>, EventKind),
 }
 
-impl Step<'_> {
+impl Transition<'_> {
     /// Returns whether a step was completed, so that a process that dies from now on dies at another step.
     pub(super) const fn is_progress(&self) -> bool {
         match self {
@@ -114,7 +114,7 @@ impl Step<'_> {
     }
 }
 
-impl Step<'_> {
+impl Transition<'_> {
     /// Returns whether it can come while no process has the run.
     pub(super) const fn is_settlement(&self) -> bool {
         matches!(self, Self::Settled(..) | Self::SettledLate(_) | Self::ProbedLate(_))

@@ -3,18 +3,18 @@
 use layer0::Timestamp;
 
 use super::Machine;
-use crate::phase::Phase;
+use crate::phase::RunPhase;
 
 impl Machine {
     /// Advances the time of a run that a process has, without any fact, so that an exhausted time budget ends the run.
     /// Before that time it changes nothing. Of a wait, only the time before it counts.
     pub fn tick(&mut self, at: Timestamp) {
-        if matches!(self.phase, Phase::New) || self.has_answer() {
+        if matches!(self.phase, RunPhase::New) || self.has_answer() {
             return;
         }
         let Self { phase, run } = self;
         let later = run.usage_at_work(at);
-        let is_cut_short = matches!(&phase, Phase::Asking(turn) if turn.is_cut_short());
+        let is_cut_short = matches!(&phase, RunPhase::Asking(turn) if turn.is_cut_short());
         let budget = run.meter.budget();
         let attempts = budget.for_attempt(&later).filter(|_| is_cut_short);
         if let Some(exhausted) = attempts.or_else(|| budget.used_up_wall_time(&later)) {
@@ -23,7 +23,9 @@ impl Machine {
             run.clock.advance(at);
             let cause = run.events();
             let next = match &*phase {
-                Phase::Asking(turn) if is_cut_short => run.short_of(cause, turn.ask(), exhausted),
+                RunPhase::Asking(turn) if is_cut_short => {
+                    run.wait_or_exhaust(cause, turn.ask(), exhausted)
+                }
                 _ => run.exhaust_in(phase, cause, &exhausted),
             };
             *phase = next;
@@ -43,11 +45,11 @@ impl Machine {
     /// Returns whether the run has its final result, and only the memory or the last hooks are pending.
     #[must_use]
     pub const fn has_answer(&self) -> bool {
-        matches!(self.phase, Phase::Memorizing(_)) || self.phase.is_ending()
+        matches!(self.phase, RunPhase::Memorizing(_)) || self.phase.is_ending()
     }
 
     /// Returns whether time does not count: before the start, while people decide, and once the run has its result.
     const fn is_clock_paused(&self) -> bool {
-        matches!(self.phase, Phase::New) || self.has_answer() || self.run.clock.is_waiting()
+        matches!(self.phase, RunPhase::New) || self.has_answer() || self.run.clock.is_waiting()
     }
 }

@@ -6,11 +6,11 @@ use layer0::event::{Actor, ErrorStored, ToolAttempted, ToolRequested, ToolRespon
 use layer0::message::{Message, ToolCall};
 use layer0::{Code, JsonText, code};
 
-use super::{Machine, Run};
+use super::{Machine, MachineState};
 use crate::failure::FailureCause;
-use crate::io::{Effect, ToolBatch, ToolRun};
-use crate::phase::Phase;
-use crate::phase::batch::{Answering, Batch, Closed, Place, StoppedByHook};
+use crate::io::{MachineAction, ToolBatch, ToolRun};
+use crate::phase::RunPhase;
+use crate::phase::batch::{AnswerOrigin, CallBatch, CallIndex, Closed, StoppedByHook};
 use crate::tool_message::with_note;
 
 impl Machine {
@@ -29,13 +29,13 @@ impl Machine {
     /// Returns code and count of a call that failed so often in a row that it must not run again.
     #[must_use]
     pub fn repeated_failure(&self, name: &str, arguments: &JsonText) -> Option<(Arc<str>, u32)> {
-        let Run { guards, definition, .. } = &self.run;
-        let taken = || definition.taken(name, arguments);
+        let MachineState { guards, definition, .. } = &self.run;
+        let taken = || definition.canonicalize_arguments(name, arguments);
         guards.repeated_failure(&definition.limits, name, taken)
     }
 }
 
-impl Run {
+impl MachineState {
     /// Begins a batch, unless a guard trips: too many calls, then stagnation, then a loop. All of them count first, and
     /// no call of a batch that trips one runs.
     pub(super) fn begin_batch(
@@ -43,8 +43,8 @@ impl Run {
         responded: u64,
         calls: Arc<[ToolCall]>,
         text: Option<(u64, u32)>,
-    ) -> Phase {
-        let mut batch = Batch::new(responded, &calls, &self.definition);
+    ) -> RunPhase {
+        let mut batch = CallBatch::new(responded, &calls, &self.definition);
         let tripped = self.guards.count_batch(&self.definition, &calls, &batch, text);
         let limit = self.definition.limits.max_parallel_tools;
         let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
@@ -54,10 +54,10 @@ impl Run {
             return self.refuse_batch(responded, &calls, failure);
         }
         if self.short_of_executions(responded, &mut batch) {
-            return Phase::Working(batch);
+            return RunPhase::Working(batch);
         }
-        let mut working = Phase::Working(batch);
-        if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
+        let mut working = RunPhase::Working(batch);
+        if let Some(exhausted) = self.meter.budget().find_crossed(&self.usage(), self.events()) {
             return self.exhaust_in(&mut working, responded, &exhausted);
         }
         self.admit(calls);
@@ -77,7 +77,7 @@ impl Run {
     fn admit_as(&mut self, calls: Arc<[ToolCall]>, approved: bool, changed: bool) {
         let max_executions = self.executions_left();
         let batch = ToolBatch { calls, max_executions, approved, changed };
-        self.perform(Effect::AdmitTools(batch));
+        self.perform(MachineAction::AdmitTools(batch));
     }
 
     pub(super) fn executions_left(&self) -> u32 {
@@ -85,7 +85,12 @@ impl Run {
     }
 
     /// Answers every call of a batch that tripped a guard, so that the transcript stays complete, and fails the run.
-    fn refuse_batch(&mut self, responded: u64, calls: &[ToolCall], failure: FailureCause) -> Phase {
+    fn refuse_batch(
+        &mut self,
+        responded: u64,
+        calls: &[ToolCall],
+        failure: FailureCause,
+    ) -> RunPhase {
         let tripped = self.trip(responded, &failure);
         self.answer_unrun(tripped, calls, "Cancelled: the run was stopped by a guard");
         self.fail(tripped, failure)
@@ -103,17 +108,17 @@ impl Run {
     pub(super) fn cancel_calls(&mut self, cause: u64, calls: &[ToolCall], text: &str) {
         for ToolCall { id, name, .. } in calls {
             let (id, tool) = (id.clone(), Arc::clone(name));
-            let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
+            let cancelled = ToolResponded::refusal(id, tool, code::TOOL_CANCELLED, text);
             self.append(Actor::Machine, Some(cause), cancelled);
         }
     }
 
     pub(super) fn tool_requested(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         requested: ToolRequested,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         let id = self.outbox.next_effect();
         let run = ToolRun {
             id,
@@ -127,16 +132,16 @@ impl Run {
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Runtime, Some(cause), requested);
         batch.begin(place, &run, seq, &self.definition);
-        self.perform(Effect::RunTool(run));
+        self.perform(MachineAction::RunTool(run));
         None
     }
 
     pub(super) fn tool_attempted(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         attempted: ToolAttempted,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         self.meter.count_executions(1);
         let reason = attempted.reason.clone();
         self.append(Actor::Runtime, Some(batch.cause_at(place)), attempted);
@@ -146,10 +151,10 @@ impl Run {
 
     pub(super) fn error_stored(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         stored: ErrorStored,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         batch.store(place, stored.error_id.clone());
         self.append(Actor::Runtime, Some(batch.cause_at(place)), stored);
         None
@@ -157,16 +162,16 @@ impl Run {
 
     pub(super) fn tool_responded(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         responded: ToolResponded,
-    ) -> Option<Phase> {
+    ) -> Option<RunPhase> {
         let (actor, cause) = match batch.answering(place) {
-            Answering::Ran { requested, signature } => {
+            AnswerOrigin::Ran { requested, signature } => {
                 self.guards.note_execution(signature, &responded);
                 (Actor::Tool, requested)
             }
-            Answering::Refused { cause } => (Actor::Runtime, cause),
+            AnswerOrigin::Refused { cause } => (Actor::Runtime, cause),
         };
         match self.answer_call(batch, place, actor, cause, responded) {
             Ok(seq) => self.go_on(batch, seq),
@@ -184,8 +189,8 @@ impl Run {
     /// Records the answer of a call. `Err` is the reason that stops the run now.
     pub(super) fn answer_call(
         &mut self,
-        batch: &mut Batch,
-        place: Place,
+        batch: &mut CallBatch,
+        place: CallIndex,
         actor: Actor,
         cause: u64,
         responded: ToolResponded,
@@ -205,7 +210,7 @@ impl Run {
     }
 
     /// Continues with the next turn once every call has its answer, or waits for people.
-    pub(super) fn go_on(&mut self, batch: &mut Batch, cause: u64) -> Option<Phase> {
+    pub(super) fn go_on(&mut self, batch: &mut CallBatch, cause: u64) -> Option<RunPhase> {
         match batch.close() {
             Some(closed) => Some(self.close_batch(cause, closed)),
             None => {
@@ -215,7 +220,7 @@ impl Run {
         }
     }
 
-    fn close_batch(&mut self, cause: u64, closed: Closed) -> Phase {
+    fn close_batch(&mut self, cause: u64, closed: Closed) -> RunPhase {
         let cancelled = closed.cancelled();
         // The warning about a repetition is only for the model; the record has the original answers.
         let note = self.guards.note_results(&self.definition.limits, &closed);

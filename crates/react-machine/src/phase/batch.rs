@@ -18,7 +18,7 @@ use crate::io::{Approval, EffectId, ToolRun};
 use crate::signature::{batch_signature, shared_signature};
 use crate::tool_message::tool_message;
 
-pub(crate) use unfinished::{Sorted, Unfinished};
+pub(crate) use unfinished::{Sorted, UnfinishedCalls};
 
 /// Number of executions reserved for the caller for each of its running tools: as many as the runtime retries one by
 /// default.
@@ -26,12 +26,12 @@ const RETRIES_KEPT: u32 = 2;
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Batch {
+pub(crate) struct CallBatch {
     /// The seq of the answer that requested them.
     responded: u64,
     /// Signature by which batches are equal.
     signature: Arc<str>,
-    calls: Vec<Call>,
+    calls: Vec<BatchCall>,
     /// Whether the budget kept a call from running.
     cancelled: bool,
     /// Whether the caller has to give more of its budget before the calls are processed.
@@ -53,7 +53,7 @@ pub(crate) struct StoppedByHook {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Call {
+struct BatchCall {
     id: CallId,
     tool: Arc<str>,
     /// Arguments of the model.
@@ -65,13 +65,13 @@ struct Call {
     /// Settlement by a person before its answer.
     settled: Option<Box<ToolResolved>>,
     /// Open request to a person while it is running.
-    asking: Option<Box<Asking>>,
+    asking: Option<Box<PersonRequest>>,
     state: CallState,
 }
 
 /// The request of a running call to a person, with its seq.
 #[derive(Debug, Clone, PartialEq)]
-struct Asking {
+struct PersonRequest {
     approval: Approval,
     requested: u64,
 }
@@ -92,18 +92,18 @@ enum CallState {
 
 /// The position of a call in its batch. Only a check returns one, so that it is always valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct CallIndex(usize);
 
 /// A call that waits for a person, or that asks one while it is running.
-pub(crate) struct Held {
-    pub(crate) place: Place,
+pub(crate) struct HeldCall {
+    pub(crate) place: CallIndex,
     pub(crate) approval: Approval,
     /// The seq of the approval's request.
     pub(crate) requested: u64,
 }
 
 /// The origin of a call's answer, and its cause.
-pub(crate) enum Answering<'b> {
+pub(crate) enum AnswerOrigin<'b> {
     /// The tool ran; the signature is from the arguments it was given.
     Ran { requested: u64, signature: &'b Arc<str> },
     /// The tool did not run.
@@ -114,7 +114,7 @@ pub(crate) enum Answering<'b> {
 pub(crate) struct Closed {
     signature: Arc<str>,
     cancelled: bool,
-    calls: Vec<Call>,
+    calls: Vec<BatchCall>,
 }
 
 impl Closed {
@@ -144,19 +144,19 @@ impl Closed {
     }
 }
 
-impl Batch {
+impl CallBatch {
     pub(crate) fn new(responded: u64, calls: &[ToolCall], definition: &AgentDefinition) -> Self {
-        let calls = calls.iter().map(|call| Call {
+        let calls = calls.iter().map(|call| BatchCall {
             id: call.id.clone(),
             tool: Arc::clone(&call.name),
             arguments: call.arguments.clone(),
-            signature: signature_of(definition, &call.name, &call.arguments),
+            signature: compute_signature(definition, &call.name, &call.arguments),
             stored: None,
             settled: None,
             asking: None,
             state: CallState::Asked,
         });
-        let calls: Vec<Call> = calls.collect();
+        let calls: Vec<BatchCall> = calls.collect();
         Self {
             responded,
             signature: batch_signature(calls.iter().map(|call| &call.signature)),
@@ -180,11 +180,11 @@ impl Batch {
     }
 
     /// Returns the seq of the entry that causes further entries about a call.
-    pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
+    pub(crate) fn find_cause(&self, id: &CallId) -> Option<u64> {
         self.find(id).ok().map(|place| self.cause_at(place))
     }
 
-    pub(crate) fn cause_at(&self, place: Place) -> u64 {
+    pub(crate) fn cause_at(&self, place: CallIndex) -> u64 {
         match self.calls[place.0].state {
             CallState::Held { requested, .. } | CallState::Open { requested, .. } => requested,
             CallState::Decided { decided, .. } => decided,
@@ -193,7 +193,7 @@ impl Batch {
     }
 
     /// Returns id and tool of a call.
-    pub(crate) fn call_at(&self, place: Place) -> (CallId, Arc<str>) {
+    pub(crate) fn call_at(&self, place: CallIndex) -> (CallId, Arc<str>) {
         let call = &self.calls[place.0];
         (call.id.clone(), Arc::clone(&call.tool))
     }
@@ -204,12 +204,12 @@ impl Batch {
 
     /// Returns id and tool of the calls that may be running.
     pub(crate) fn running(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
-        let is_open = |call: &&Call| matches!(call.state, CallState::Open { .. });
+        let is_open = |call: &&BatchCall| matches!(call.state, CallState::Open { .. });
         self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
     }
 
     /// Returns the calls that may be running, each with the seq of its request.
-    pub(crate) fn requested(&self) -> impl Iterator<Item = (u64, &CallId, &Arc<str>)> {
+    pub(crate) fn requested_calls(&self) -> impl Iterator<Item = (u64, &CallId, &Arc<str>)> {
         self.calls.iter().filter_map(|call| match call.state {
             CallState::Open { requested, .. } => Some((requested, &call.id, &call.tool)),
             _ => None,
@@ -217,7 +217,7 @@ impl Batch {
     }
 
     /// Returns the open approvals of held calls.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
+    pub(crate) fn held_approvals(&self) -> impl Iterator<Item = &Approval> {
         self.calls.iter().filter_map(|call| match &call.state {
             CallState::Held { approval, .. } => Some(approval),
             _ => None,
@@ -225,35 +225,35 @@ impl Batch {
     }
 
     /// Returns the open requests of running calls to people.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = &Approval> {
+    pub(crate) fn person_requests(&self) -> impl Iterator<Item = &Approval> {
         self.calls.iter().filter_map(|call| call.asking.as_ref().map(|asking| &asking.approval))
     }
 
     /// Opens the request of a running call to a person.
-    pub(crate) fn ask(&mut self, place: Place, approval: Approval, requested: u64) {
-        self.calls[place.0].asking = Some(Box::new(Asking { approval, requested }));
+    pub(crate) fn ask(&mut self, place: CallIndex, approval: Approval, requested: u64) {
+        self.calls[place.0].asking = Some(Box::new(PersonRequest { approval, requested }));
     }
 
     /// Closes the request of a call and returns it.
-    pub(crate) fn end_asking(&mut self, place: Place) -> Option<(Approval, u64)> {
+    pub(crate) fn end_asking(&mut self, place: CallIndex) -> Option<(Approval, u64)> {
         let asking = self.calls[place.0].asking.take()?;
         Some((asking.approval, asking.requested))
     }
 
     /// Closes the requests of all calls and returns them.
     pub(crate) fn end_all_asking(&mut self) -> Vec<(Approval, u64)> {
-        let places = (0..self.calls.len()).map(Place);
+        let places = (0..self.calls.len()).map(CallIndex);
         places.filter_map(|place| self.end_asking(place)).collect()
     }
 
-    fn asking_at(&self, place: Place) -> Option<Held> {
-        let Asking { approval, requested } = &**self.calls[place.0].asking.as_ref()?;
-        Some(Held { place, approval: approval.clone(), requested: *requested })
+    fn asking_at(&self, place: CallIndex) -> Option<HeldCall> {
+        let PersonRequest { approval, requested } = &**self.calls[place.0].asking.as_ref()?;
+        Some(HeldCall { place, approval: approval.clone(), requested: *requested })
     }
 
     /// Returns whether only approvals are in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held().next().is_some() && self.is_idle_but(|_| false)
+        self.held_approvals().next().is_some() && self.is_idle_but(|_| false)
     }
 
     /// Returns whether only approvals are in flight, and calls for which `waits` is true.
@@ -294,13 +294,13 @@ impl Batch {
     }
 
     /// Returns the calls without an answer.
-    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
-        let is_open = |call: &&Call| !matches!(call.state, CallState::Answered { .. });
+    pub(crate) fn unanswered_calls(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
+        let is_open = |call: &&BatchCall| !matches!(call.state, CallState::Answered { .. });
         self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
     }
 
     /// Returns the effect of a running call.
-    pub(crate) fn effect_of(&self, id: &CallId) -> Option<EffectId> {
+    pub(crate) fn find_effect(&self, id: &CallId) -> Option<EffectId> {
         match self.calls.iter().find(|call| call.id == *id)?.state {
             CallState::Open { effect, .. } => Some(effect),
             _ => None,
@@ -308,25 +308,29 @@ impl Batch {
     }
 
     /// Holds the call until a person decides.
-    pub(crate) fn hold(&mut self, place: Place, approval: Approval, requested: u64) {
+    pub(crate) fn hold(&mut self, place: CallIndex, approval: Approval, requested: u64) {
         self.calls[place.0].state = CallState::Held { approval, requested };
     }
 
     /// Returns the other held calls with the same arguments.
-    pub(crate) fn held_like(&self, held: &Held, has_same: impl Fn(&JsonText) -> bool) -> Vec<Held> {
-        let is_alike = |other: &Held| {
+    pub(crate) fn held_like(
+        &self,
+        held: &HeldCall,
+        has_same: impl Fn(&JsonText) -> bool,
+    ) -> Vec<HeldCall> {
+        let is_alike = |other: &HeldCall| {
             other.place != held.place
                 && other.approval.tool == held.approval.tool
                 && has_same(&other.approval.arguments)
         };
-        let places = (0..self.calls.len()).map(Place);
+        let places = (0..self.calls.len()).map(CallIndex);
         places.filter_map(|place| self.held_at(place)).filter(is_alike).collect()
     }
 
-    fn held_at(&self, place: Place) -> Option<Held> {
+    fn held_at(&self, place: CallIndex) -> Option<HeldCall> {
         match &self.calls[place.0].state {
             CallState::Held { approval, requested } => {
-                Some(Held { place, approval: approval.clone(), requested: *requested })
+                Some(HeldCall { place, approval: approval.clone(), requested: *requested })
             }
             _ => None,
         }
@@ -335,7 +339,7 @@ impl Batch {
     /// Records the approval of the call by a person.
     pub(crate) fn agree(
         &mut self,
-        place: Place,
+        place: CallIndex,
         approval: Approval,
         data: Option<JsonText>,
         changed: bool,
@@ -345,7 +349,7 @@ impl Batch {
     }
 
     /// Resets the call to its state before admission.
-    pub(crate) fn unask(&mut self, place: Place) {
+    pub(crate) fn unask(&mut self, place: CallIndex) {
         self.calls[place.0].state = CallState::Asked;
     }
 
@@ -359,7 +363,7 @@ impl Batch {
     }
 
     /// Returns the data of the person who approved the call.
-    pub(crate) fn data_at(&self, place: Place) -> Option<&JsonText> {
+    pub(crate) fn data_at(&self, place: CallIndex) -> Option<&JsonText> {
         match &self.calls[place.0].state {
             CallState::Decided { data, .. } => data.as_ref(),
             _ => None,
@@ -369,7 +373,7 @@ impl Batch {
     /// Records the start of the call.
     pub(crate) fn begin(
         &mut self,
-        place: Place,
+        place: CallIndex,
         run: &ToolRun,
         requested: u64,
         definition: &AgentDefinition,
@@ -377,13 +381,13 @@ impl Batch {
         let call = &mut self.calls[place.0];
         let signature = match call.arguments == run.arguments {
             true => Arc::clone(&call.signature),
-            false => signature_of(definition, &run.tool, &run.arguments),
+            false => compute_signature(definition, &run.tool, &run.arguments),
         };
         call.state = CallState::Open { effect: run.id, requested, signature };
     }
 
     /// Starts the call again, as another effect.
-    pub(crate) fn rerun(&mut self, place: Place, again: EffectId) -> CallId {
+    pub(crate) fn rerun(&mut self, place: CallIndex, again: EffectId) -> CallId {
         let call = &mut self.calls[place.0];
         if let CallState::Open { effect, .. } = &mut call.state {
             *effect = again;
@@ -393,16 +397,16 @@ impl Batch {
     }
 
     /// Stores the id of the stored error of a call.
-    pub(crate) fn store(&mut self, place: Place, error: ErrorId) {
+    pub(crate) fn store(&mut self, place: CallIndex, error: ErrorId) {
         self.calls[place.0].stored = Some(error);
     }
 
-    pub(crate) fn answering(&self, place: Place) -> Answering<'_> {
+    pub(crate) fn answering(&self, place: CallIndex) -> AnswerOrigin<'_> {
         match &self.calls[place.0].state {
             CallState::Open { requested, signature, .. } => {
-                Answering::Ran { requested: *requested, signature }
+                AnswerOrigin::Ran { requested: *requested, signature }
             }
-            _ => Answering::Refused { cause: self.cause_at(place) },
+            _ => AnswerOrigin::Refused { cause: self.cause_at(place) },
         }
     }
 
@@ -414,7 +418,7 @@ impl Batch {
     /// Records the answer of a call. Returns the stop of the run, if it stops now.
     pub(crate) fn answer(
         &mut self,
-        place: Place,
+        place: CallIndex,
         responded: &ToolResponded,
     ) -> Option<StoppedByHook> {
         let call = &mut self.calls[place.0];
@@ -459,6 +463,6 @@ impl Batch {
 }
 
 /// Returns the signature by which calls are equal: from the tool, and from the arguments as the tool takes them.
-fn signature_of(definition: &AgentDefinition, tool: &str, arguments: &JsonText) -> Arc<str> {
-    shared_signature(tool, &definition.taken(tool, arguments))
+fn compute_signature(definition: &AgentDefinition, tool: &str, arguments: &JsonText) -> Arc<str> {
+    shared_signature(tool, &definition.canonicalize_arguments(tool, arguments))
 }

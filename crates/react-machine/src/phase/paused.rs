@@ -8,7 +8,7 @@ use layer0::stop::Stop;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::io::Finish;
-use crate::phase::turn::{Ask, Turn};
+use crate::phase::turn::{OpenModelCall, PlannedModelCall};
 
 /// A step, with its cause.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,15 +21,15 @@ pub(crate) struct Paused {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PausedStep {
     Start,
-    Ask(Ask),
-    Read(Answer),
-    End(Ending),
+    Ask(PlannedModelCall),
+    Read(UnreadAnswer),
+    End(PlannedEnd),
 }
 
 /// A model answer that is about to be read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answer {
-    pub(crate) turn: Turn,
+pub(crate) struct UnreadAnswer {
+    pub(crate) turn: OpenModelCall,
     pub(crate) text: Arc<str>,
     /// The final answer, if it is a part of the text.
     pub(crate) output: Option<Arc<str>>,
@@ -42,7 +42,7 @@ pub(crate) struct Answer {
 
 /// The planned end of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ending {
+pub(crate) enum PlannedEnd {
     Stopped(Stopped),
     Failed(FailureCause),
 }
@@ -67,7 +67,7 @@ impl Paused {
     }
 }
 
-impl Answer {
+impl UnreadAnswer {
     /// Returns the answer as a message of the transcript.
     pub(crate) fn message(&self) -> Message {
         Message::Assistant {
@@ -89,7 +89,7 @@ impl Stopped {
     }
 }
 
-impl Ending {
+impl PlannedEnd {
     /// Returns the end in the form for the driver.
     pub(crate) fn finish(&self) -> Finish {
         match self {

@@ -6,8 +6,8 @@ use crate::io::{EffectId, Misuse};
 
 /// A model call, from its request to its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
-    ask: Ask,
+pub(crate) struct OpenModelCall {
+    ask: PlannedModelCall,
     effect: EffectId,
     /// The seq of its `model.requested`.
     requested: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Turn {
 
 /// A model call that is about to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct PlannedModelCall {
     /// Number of the call in the run: 1, 2, …; a resend has the number of its call.
     pub(crate) call: u32,
     /// Number of attempts made for it.
@@ -30,20 +30,20 @@ pub(crate) struct Ask {
     pub(crate) asked_again: bool,
 }
 
-impl Ask {
+impl PlannedModelCall {
     /// Returns the first request of a call.
     pub(crate) const fn first(call: u32) -> Self {
         Self { call, attempts: 0, pauses: 0, asked_again: false }
     }
 }
 
-impl Turn {
-    pub(crate) const fn new(ask: Ask, effect: EffectId, requested: u64) -> Self {
+impl OpenModelCall {
+    pub(crate) const fn new(ask: PlannedModelCall, effect: EffectId, requested: u64) -> Self {
         Self { ask, effect, requested, cut_short: false, in_flight: true }
     }
 
     /// Returns the request, with the number of attempts until now.
-    pub(crate) const fn ask(&self) -> Ask {
+    pub(crate) const fn ask(&self) -> PlannedModelCall {
         self.ask
     }
 
@@ -51,7 +51,7 @@ impl Turn {
         self.effect
     }
 
-    pub(crate) const fn requested(&self) -> u64 {
+    pub(crate) const fn request_seq(&self) -> u64 {
         self.requested
     }
 

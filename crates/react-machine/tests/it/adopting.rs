@@ -18,7 +18,7 @@ fn adopting(definition: &AgentDefinition) -> RunResumed {
 
 fn adopt(world: &mut World, definition: &AgentDefinition) {
     let at = world.at();
-    world.accept(Input::fact(at, adopting(definition)));
+    world.accept(MachineInput::fact(at, adopting(definition)));
 }
 
 fn systems(world: &World) -> Vec<String> {
@@ -61,13 +61,13 @@ fn missing_tool_is_not_probed() {
     unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
     let run = world.open.remove(0);
     let at = world.at();
-    world.accept(Input::answer(at, run.id, unknown));
+    world.accept(MachineInput::answer(at, run.id, unknown));
     assert_eq!(world.machine.probeable().len(), 1);
     let mut other = (*probing).clone();
     other.tools = Arc::from([ToolSpec::new("other", "", json!({ "type": "object" }))]);
     adopt(&mut world, &other);
     assert_eq!(world.machine.probeable().len(), 0);
-    assert_eq!(world.machine.unsettled().count(), 1, "a person can still say it");
+    assert_eq!(world.machine.unsettled_calls().count(), 1, "a person can still say it");
 }
 
 /// Spec: B1. Where the caller bounds the cost, every definition needs a price.
@@ -77,12 +77,12 @@ fn bounded_cost_needs_a_price() {
         let mut priced = (*definition()).clone();
         priced.price = Some(Price::new(3.0, 15.0));
         let mut machine = machine(Arc::new(priced.clone()));
-        let mut allowance = Allowance::unlimited();
+        let mut allowance = Allowance::without_bounds();
         (allowance.cost_nanousd, allowance.tool_calls) = (cost, Some(3));
         let mut started = started();
         started.parent = Some("run_0".into());
         started.allowance = Some(Box::new(allowance));
-        machine.handle(Input::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
+        machine.handle(MachineInput::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
         let record =
             |definition: &AgentDefinition| AgentRecord::new("prop", "d2", json!(definition));
         machine.check_agent(&record(&priced)).unwrap();
@@ -98,7 +98,7 @@ fn handed_history_is_read_first() {
     let mut started = started();
     started.history.push(Message::user("before"));
     started.history.push(Message::assistant("yes", Arc::default()));
-    machine.handle(Input::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
+    machine.handle(MachineInput::fact(layer0::Timestamp::from_millis(1_000), started)).unwrap();
     let said: Vec<_> =
         machine.transcript().messages()[1..].iter().map(|it| (**it).clone()).collect();
     let expected = [
@@ -108,7 +108,7 @@ fn handed_history_is_read_first() {
     ];
     assert_eq!(said, expected);
     let requested = std::iter::from_fn(|| match machine.poll() {
-        Output::Append(entry) => Some(entry),
+        MachineOutput::Append(entry) => Some(entry),
         _ => None,
     });
     let counts = requested.filter_map(|entry| match entry.kind {

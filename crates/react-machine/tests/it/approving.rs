@@ -36,7 +36,7 @@ fn approval_is_bound_to_its_call() {
     script.effects.clear();
     script.now += 30;
     script.hold("c0");
-    let [Effect::AskApproval(approval)] = &script.effects[..] else {
+    let [MachineAction::AskApproval(approval)] = &script.effects[..] else {
         panic!("{:?}", script.effects)
     };
     assert_eq!(approval.id.as_str(), "apr_58eee4106806aa2e");
@@ -83,7 +83,7 @@ fn held_call_runs_only_as_agreed() {
     let request = |arguments: Value| ToolRequested::new("c0", "asked", arguments, 1);
     let held = "while a person has to agree to the call";
     assert_eq!(script.refusal(request(json!({}))), format!("`tool.requested` {held}"));
-    let answer = ToolResponded::succeeded("c0", "asked", json!("done"), 1);
+    let answer = ToolResponded::success("c0", "asked", json!("done"), 1);
     assert_eq!(script.refusal(answer), format!("`tool.responded` {held}"));
     assert_eq!(script.refusal(granted("apr_other", "c0")), "no open approval `apr_other`");
     assert_eq!(script.refusal(granted(&id, "c1")), format!("no open approval `{id}`"));
@@ -93,8 +93,8 @@ fn held_call_runs_only_as_agreed() {
     changed.arguments = Some(json!({ "index": 9 }).into());
     script.effects.clear();
     script.take(changed);
-    let check = |effects: &[Effect]| {
-        let [Effect::AdmitTools(batch)] = effects else { panic!("{effects:?}") };
+    let check = |effects: &[MachineAction]| {
+        let [MachineAction::AdmitTools(batch)] = effects else { panic!("{effects:?}") };
         let call = ToolCall::new("c0", "asked", json!({ "index": 9 }));
         assert_eq!((&*batch.calls, batch.approved, batch.changed), (&[call][..], true, true));
     };
@@ -103,7 +103,7 @@ fn held_call_runs_only_as_agreed() {
     assert_eq!(script.refusal(request(json!({}))), why);
     assert_eq!(script.refusal(granted(&id, "c0")), format!("no open approval `{id}`"));
 
-    script.take(ToolResponded::succeeded("c1", "plain", json!("done"), 1));
+    script.take(ToolResponded::success("c1", "plain", json!("done"), 1));
     script.effects.clear();
     script.recover();
     check(&script.effects);
@@ -120,7 +120,7 @@ fn agreed_call_is_admitted_again_after_a_crash() {
     script.effects.clear();
     script.recover();
     let admitted = script.effects.iter().map(|effect| match effect {
-        Effect::AdmitTools(batch) => (batch.calls.len(), batch.approved, batch.changed),
+        MachineAction::AdmitTools(batch) => (batch.calls.len(), batch.approved, batch.changed),
         other => panic!("{other:?}"),
     });
     assert_eq!(admitted.collect::<Vec<_>>(), [(2, false, false), (1, true, false)]);
@@ -148,7 +148,7 @@ fn denied_call_is_known_by_its_arguments() {
     }
     script.drain();
     let find = |script: &Script, tool: &str, id: Value| {
-        let denial = script.machine.denied(tool, &arguments(id).into()).cloned();
+        let denial = script.machine.find_denial(tool, &arguments(id).into()).cloned();
         denial.map(|denial| (denial.by.to_string(), denial.reason.to_string()))
     };
     assert_eq!(find(&script, "asked", json!(7)), None);
@@ -179,7 +179,7 @@ fn only_a_limited_approval_expires() {
     let before = script.log.len();
     script.take(expired(&ids[0], "c0"));
     assert_eq!(script.log[before].actor, Actor::Runtime);
-    let denial = script.machine.denied("asked", &json!({}).into()).unwrap();
+    let denial = script.machine.find_denial("asked", &json!({}).into()).unwrap();
     assert_eq!(&*denial.by, "");
 }
 
@@ -224,16 +224,16 @@ fn running_call_asks_one_thing_at_a_time() {
     script.take(denied(&id, "c0", "approval.denied"));
     assert_eq!(script.last().kind.event_type(), "approval.denied");
     assert_eq!(can_ask(&script), [true, false, false], "what it makes of it is its own");
-    assert_eq!(script.machine.denied("asked", &json!({}).into()), None);
+    assert_eq!(script.machine.find_denial("asked", &json!({}).into()), None);
 }
 
 /// Spec: A3. No decision is left open that nobody waits for.
 #[test]
 fn question_is_closed_with_its_call() {
-    let failed = ToolResponded::refused("c0".into(), "asked".into(), "tool.timeout", "timed out");
+    let failed = ToolResponded::refusal("c0".into(), "asked".into(), "tool.timeout", "timed out");
     let again = ToolAttempted::new("c0", 1, "tool.execution_failed", "busy", 1);
     let cases: [(EventKind, &str); 4] = [
-        (ToolResponded::succeeded("c0", "asked", json!("done"), 1).into(), "approval.expired"),
+        (ToolResponded::success("c0", "asked", json!("done"), 1).into(), "approval.expired"),
         (failed.into(), "tool.timeout"),
         (again.into(), "tool.execution_failed"),
         (SignalReceived::new(CANCEL, json!(null)).into(), "tool.cancelled"),
@@ -243,7 +243,7 @@ fn question_is_closed_with_its_call() {
         let id = ask(&mut script, "c0").unwrap();
         let asked = script.last().seq;
         script.take(fact);
-        let is_closing = |entry: &&Entry| entry.kind.event_type() == "approval.denied";
+        let is_closing = |entry: &&MachineEntry| entry.kind.event_type() == "approval.denied";
         let closing: Vec<_> = script.log.iter().filter(is_closing).collect();
         let [closed] = closing[..] else { panic!("{closing:?}") };
         assert_eq!((closed.actor, closed.caused_by), (Actor::Machine, Some(asked)), "{reason}");

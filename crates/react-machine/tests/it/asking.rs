@@ -25,10 +25,10 @@ impl World {
         let at = self.at();
         let mut asked =
             ApprovalRequested::new("apr_other", run.call_id.clone(), "look", json!({}), "0");
-        self.refused(Input::fact(at, asked.clone()));
+        self.refused(MachineInput::fact(at, asked.clone()));
         // Not the next id either.
         asked.message = Some("which day?".into());
-        self.refused(Input::fact(at, asked));
+        self.refused(MachineInput::fact(at, asked));
         let asks = |machine: &mut Machine, call: &CallId| {
             let message = "which day?".into();
             machine.ask_person(at, call, run.arguments.clone(), message, json!({}).into())

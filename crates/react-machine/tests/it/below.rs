@@ -23,10 +23,10 @@ impl World {
         let at = self.at();
         let before = self.machine.usage().tool_calls;
         if self.machine.executions_left() > 0 {
-            self.accept(Input::fact(at, attempted));
+            self.accept(MachineInput::fact(at, attempted));
             assert_eq!(self.machine.usage().tool_calls, before + 1);
         } else if before == self.max_tool_calls() {
-            self.refused(Input::fact(at, attempted));
+            self.refused(MachineInput::fact(at, attempted));
         }
     }
 
@@ -46,10 +46,10 @@ impl World {
         let unasked = CallId::from("never asked for");
         let mut stray = dispatched.clone();
         stray.call_id = Some(unasked);
-        self.refused(Input::fact(at, stray));
-        self.accept(Input::fact(at, dispatched.clone()));
+        self.refused(MachineInput::fact(at, stray));
+        self.accept(MachineInput::fact(at, dispatched.clone()));
         // The same attempt again, or the run for another call.
-        self.refused(Input::fact(at, dispatched.clone()));
+        self.refused(MachineInput::fact(at, dispatched.clone()));
         self.wait_below(&dispatched.run, pick);
         let below = self.machine.executions_left();
         let open = self.machine.open_dispatches().iter();
@@ -57,7 +57,7 @@ impl World {
         let used = given + below + self.machine.usage().tool_calls;
         assert!(used <= self.max_tool_calls(), "nothing is given twice");
         // Its usage would be lost.
-        self.refused(Input::fact(at, response(call_id, true)));
+        self.refused(MachineInput::fact(at, response(call_id, true)));
     }
 
     /// Lets a child run wait, and gives it more budget.
@@ -66,19 +66,19 @@ impl World {
         let waiting = OperatorWaiting::new("child", run.clone(), WaitFor::Budget, Vec::new());
         let mut stray = waiting.clone();
         stray.run = "run_of_another".into();
-        self.refused(Input::fact(at, stray));
+        self.refused(MachineInput::fact(at, stray));
         if pick.is_multiple_of(2) {
             return;
         }
-        self.accept(Input::fact(at, waiting));
+        self.accept(MachineInput::fact(at, waiting));
         self.machine.wait_below(at);
         self.drain();
         let allowance = self.machine.grant_more(at, run).ok().map(|grant| grant.allowance);
-        self.accept(Input::fact(at, BudgetGranted::new(run.clone(), allowance)));
+        self.accept(MachineInput::fact(at, BudgetGranted::new(run.clone(), allowance)));
     }
 
     pub(crate) fn return_dispatches_of(&mut self, call: &CallId) {
-        let of_call = |open: &Dispatch| open.call_id == *call;
+        let of_call = |open: &ChildDispatch| open.call_id == *call;
         while let Some(place) = self.machine.open_dispatches().iter().position(of_call) {
             self.return_dispatch(place, 2);
         }
@@ -102,12 +102,12 @@ impl World {
         );
         let at = self.at();
         let before = self.machine.usage();
-        self.accept(Input::fact(at, returned.clone()));
+        self.accept(MachineInput::fact(at, returned.clone()));
         self.below.add_dispatched(&usage);
         let after = self.machine.usage();
         assert_eq!(after.model_attempts, before.model_attempts + attempts);
         if self.finish.is_none() {
-            self.refused(Input::fact(at, returned));
+            self.refused(MachineInput::fact(at, returned));
         }
     }
 }

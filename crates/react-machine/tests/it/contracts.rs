@@ -79,7 +79,7 @@ fn held(definition: &AgentDefinition) -> Script {
 #[track_caller]
 fn check_admitted(script: &Script, calls: &[&str], approved: bool) {
     let admitted = script.effects.iter().filter_map(|effect| match effect {
-        Effect::AdmitTools(batch) => Some(batch),
+        MachineAction::AdmitTools(batch) => Some(batch),
         _ => None,
     });
     let admitted: Vec<_> = admitted

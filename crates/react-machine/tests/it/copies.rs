@@ -27,7 +27,7 @@ fn completed_copy_is_reopened_once() {
     let reopened = world.machine.reopening("ops", Some("and now?".into()), None).unwrap();
     (world.episodes, world.finish) = (2, None);
     let at = world.at();
-    world.accept(Input::fact(at, reopened));
+    world.accept(MachineInput::fact(at, reopened));
     world.answer(9, 0, false, 3);
     let said = Some("again".into());
     assert_eq!(world.machine.reopening("ops", said, None), Err(NotReopenable::Completed));
@@ -49,7 +49,7 @@ fn dispatching(is_idempotent: bool) -> (World, CallId) {
     let mut dispatched = OperatorDispatched::new("below", "run_below", 1, "d", Box::default());
     dispatched.call_id = Some(call.clone());
     let at = world.at();
-    world.accept(Input::fact(at, dispatched));
+    world.accept(MachineInput::fact(at, dispatched));
     (world, call)
 }
 
@@ -58,19 +58,19 @@ fn dispatching(is_idempotent: bool) -> (World, CallId) {
 fn copy_leaves_runs_below_to_the_original() {
     for is_idempotent in [false, true] {
         let (mut world, call) = dispatching(is_idempotent);
-        let lost = world.machine.lost();
+        let lost = world.machine.find_lost_steps();
         assert_eq!((lost.rerun.len(), lost.interrupted.len()), (0, 0), "it goes on");
         fork(&mut world);
         assert_eq!(world.machine.open_dispatches(), []);
-        let lost = world.machine.lost();
+        let lost = world.machine.find_lost_steps();
         let (rerun, interrupted) = match is_idempotent {
             true => (vec![call], Vec::new()),
             false => (Vec::new(), vec![call]),
         };
         assert_eq!((&lost.rerun, &lost.interrupted), (&rerun, &interrupted));
         let at = world.at();
-        world.accept(Input::fact(at, lost));
-        let lost = world.machine.lost();
+        world.accept(MachineInput::fact(at, lost));
+        let lost = world.machine.find_lost_steps();
         assert_eq!((lost.rerun.len(), lost.interrupted.len()), (0, 0), "it is the copy's own now");
     }
 }
@@ -81,16 +81,16 @@ fn copy_is_no_crash() {
     let mut world = World::new();
     for _ in 0..2 {
         let at = world.at();
-        let lost = world.machine.lost();
-        world.accept(Input::fact(at, lost));
+        let lost = world.machine.find_lost_steps();
+        world.accept(MachineInput::fact(at, lost));
     }
     assert!(world.machine.is_crash_loop());
     fork(&mut world);
     for death in 0..3 {
         assert!(!world.machine.is_crash_loop(), "death {death}");
         let at = world.at();
-        let lost = world.machine.lost();
-        world.accept(Input::fact(at, lost));
+        let lost = world.machine.find_lost_steps();
+        world.accept(MachineInput::fact(at, lost));
     }
     assert!(world.machine.is_crash_loop());
 }

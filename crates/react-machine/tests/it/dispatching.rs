@@ -30,7 +30,7 @@ fn returned(run: &str, used: u32) -> OperatorReturned {
 }
 
 fn share(model_calls: u32, tool_calls: u32) -> Allowance {
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     (allowance.model_calls, allowance.tool_calls) = (Some(model_calls), Some(tool_calls));
     allowance
 }
@@ -68,8 +68,8 @@ fn facts_of_a_dispatch_name_its_record() {
 #[test]
 fn dispatch_is_numbered_and_serves_one_call() {
     let mut script = at_work(&["below", "below"]);
-    assert_eq!(script.machine.effect_of(&"c9".into()), None);
-    assert!(script.machine.effect_of(&"c0".into()).is_some());
+    assert_eq!(script.machine.find_effect(&"c9".into()), None);
+    assert!(script.machine.find_effect(&"c0".into()).is_some());
     assert_eq!(script.refusal(dispatched("c9", "run_a")), "no open call `c9`");
     let mut nobodys = dispatched("c0", "run_a");
     nobodys.call_id = None;
@@ -81,7 +81,7 @@ fn dispatch_is_numbered_and_serves_one_call() {
     let refused = "`operator.dispatched` while its run serves another call";
     assert_eq!(script.refusal(dispatched("c1", "run_a")), refused);
     let refused = "`tool.responded` while what it dispatched has not returned";
-    let answer = ToolResponded::succeeded("c0", "below", json!("done"), 1);
+    let answer = ToolResponded::success("c0", "below", json!("done"), 1);
     assert_eq!(script.refusal(answer), refused);
     let mut again = dispatched("c0", "run_a");
     again.attempt = 3;
@@ -236,10 +236,10 @@ fn exhausted_task_is_given_nothing_for_good() {
 #[test]
 fn stopped_dispatch_leaves_nothing_unsettled() {
     let mut script = at_work(&["below", "plain", "safe"]);
-    let running: Vec<_> = script.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let running: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     assert_eq!(running, ids(&["c1", "c2"]));
     script.take(SignalReceived::new(CANCEL, json!(null)));
-    let unsettled: Vec<_> = script.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let unsettled: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     assert_eq!(unsettled, ids(&["c1"]));
     let texts = script.log.iter().filter_map(|entry| match &entry.kind {
         EventKind::ToolResponded(answer) => Some(answer.output.value()["error"].clone()),
@@ -258,7 +258,7 @@ fn waiting_dispatch_makes_room_for_a_tool() {
     let mut script = Script::at_work(definition, &["below", "plain", "plain"]);
     script.dispatch("c0", "run_a");
     script.take(SignalReceived::new(CANCEL, json!(null)));
-    let unsettled: Vec<_> = script.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let unsettled: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     assert_eq!(unsettled, ids(&["c1"]));
 }
 
@@ -281,7 +281,7 @@ fn promised_executions_are_not_left() {
 #[test]
 fn repeated_failure_is_told_by_call() {
     let failed = |call: &str| {
-        ToolResponded::refused(call.into(), "plain".into(), "tool.execution_failed", "broken")
+        ToolResponded::refusal(call.into(), "plain".into(), "tool.execution_failed", "broken")
     };
     let mut script = Script::new(agent());
     let arguments = json!({}).into();
@@ -318,7 +318,7 @@ fn swapped_results_are_progress() {
                 script.begin(&id(call), tool);
                 let other = if result == "a" { "b" } else { "a" };
                 let result = if swaps && turn % 2 == 0 { other } else { result };
-                script.take(ToolResponded::succeeded(id(call), tool, json!(result), 1));
+                script.take(ToolResponded::success(id(call), tool, json!(result), 1));
             }
         }
         let ended = script.finish.is_some().then(|| script.reason());

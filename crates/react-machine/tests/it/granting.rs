@@ -12,7 +12,7 @@ use crate::world::started;
 /// A run that another one dispatched with this much of its budget.
 fn run_below(model_calls: Option<u32>, tool_calls: Option<u32>) -> Script {
     let mut started = started();
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     (allowance.model_calls, allowance.tool_calls) = (model_calls, tool_calls);
     (started.parent, started.allowance) = (Some("run_0".into()), Some(Box::new(allowance)));
     Script::start(agent(), started)
@@ -23,7 +23,7 @@ fn attempt(script: &mut Script, number: u32) {
 }
 
 fn more(model_calls: u32, tool_calls: u32) -> BudgetGranted {
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     (allowance.model_calls, allowance.tool_calls) = (Some(model_calls), Some(tool_calls));
     BudgetGranted::new("run_1", Some(allowance))
 }
@@ -50,7 +50,7 @@ fn short_of_an_execution() -> Script {
 
 #[track_caller]
 fn check_asks(script: &Script, given: u32) {
-    assert_eq!(script.effects, [Effect::AskBudget { given }]);
+    assert_eq!(script.effects, [MachineAction::AskBudget { given }]);
     assert_eq!(script.machine.wants_budget(), Some(given));
     assert_eq!(data(script.last())["for"], "budget");
     assert!(script.machine.is_waiting());
@@ -63,7 +63,7 @@ fn used_up_share_asks_the_caller_for_more() {
     check_asks(&script, 0);
     script.effects.clear();
     script.take_after(5_000, more(1, 0));
-    assert!(matches!(&script.effects[..], [Effect::CallModel(call)] if call.call == 2));
+    assert!(matches!(&script.effects[..], [MachineAction::CallModel(call)] if call.call == 2));
     assert_eq!((script.machine.wants_budget(), script.machine.is_waiting()), (None, false));
     assert_eq!(script.machine.usage().wall_ms, 0, "it waited");
 
@@ -82,14 +82,18 @@ fn short_batch_runs_with_what_is_granted() {
     check_asks(&script, 0);
     script.effects.clear();
     script.take(more(0, 1));
-    let [Effect::AdmitTools(batch)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::AdmitTools(batch)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!((batch.calls.len(), batch.max_executions), (2, 2));
     assert_eq!(script.machine.wants_budget(), None);
 
     let mut script = short_of_an_execution();
     script.effects.clear();
     script.take(BudgetGranted::new("run_1", None));
-    let [Effect::AdmitTools(batch)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::AdmitTools(batch)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!(batch.max_executions, 1, "the first runs");
 }
 
@@ -98,7 +102,7 @@ fn short_batch_runs_with_what_is_granted() {
 fn own_budget_is_not_asked_for() {
     let mut started = started();
     started.parent = Some("run_0".into());
-    started.allowance = Some(Box::new(Allowance::unlimited()));
+    started.allowance = Some(Box::new(Allowance::without_bounds()));
     let mut definition = agent();
     definition.budget.max_tool_calls = Some(1);
     let mut script = Script::start(definition, started);
@@ -143,7 +147,8 @@ fn copy_of_a_short_run_asks_again() {
         script.take(BudgetGranted::new("run_2", None));
         assert_eq!(script.machine.wants_budget(), None);
         assert!(
-            script.finish.is_some() || matches!(script.effects.last(), Some(Effect::AdmitTools(_)))
+            script.finish.is_some()
+                || matches!(script.effects.last(), Some(MachineAction::AdmitTools(_)))
         );
     }
 }
@@ -172,7 +177,7 @@ fn callers_deadline_bounds_the_run() {
 #[test]
 fn crossed_share_is_asked_for_before_tools_run() {
     let mut started = started();
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.total_tokens = Some(10);
     (started.parent, started.allowance) = (Some("run_0".into()), Some(Box::new(allowance)));
     let mut script = Script::start(agent(), started);
@@ -183,7 +188,7 @@ fn crossed_share_is_asked_for_before_tools_run() {
     let call = ToolCall::new("c0", "plain", json!({}));
     script.respond(StopReason::ToolUse, "", vec![call]);
     check_asks(&script, 0);
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     allowance.total_tokens = Some(0);
     script.effects.clear();
     script.take(BudgetGranted::new("run_1", Some(allowance)));

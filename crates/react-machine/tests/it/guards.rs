@@ -34,14 +34,14 @@ impl World {
             TokenUsage::default(),
         );
         let at = self.at();
-        self.accept(Input::answer(at, call.id, responded));
+        self.accept(MachineInput::answer(at, call.id, responded));
         self.admit(0x0f);
         while let Some(run) = self.open.pop() {
             let mut answer = response(run.call_id, true);
             answer.tool = run.tool;
             answer.output = json!(step.result).into();
             let at = self.at();
-            self.accept(Input::answer(at, run.id, answer));
+            self.accept(MachineInput::answer(at, run.id, answer));
         }
         self.finish.is_none()
     }
@@ -249,7 +249,7 @@ fn call_that_keeps_failing_alike_is_refused() {
         let call = world.model.take().unwrap();
         let (at, id) = (world.at(), call.id);
         let attempted = ModelAttempted::new(call.call, 1, "script");
-        world.accept(Input::answer(at, id, attempted));
+        world.accept(MachineInput::answer(at, id, attempted));
         // A further call keeps the batches different.
         let calls = [
             ToolCall::new(format!("c{}", call.call), "look", arguments.clone()),
@@ -257,7 +257,7 @@ fn call_that_keeps_failing_alike_is_refused() {
         ];
         let (reason, usage) = (StopReason::ToolUse, TokenUsage::default());
         let responded = ModelResponded::new(call.call, "", calls.into(), reason, usage);
-        world.accept(Input::answer(at, id, responded));
+        world.accept(MachineInput::answer(at, id, responded));
         world.admit(0x0f);
         while let Some(run) = world.open.pop() {
             let mut answer = response(run.call_id, false);
@@ -265,7 +265,7 @@ fn call_that_keeps_failing_alike_is_refused() {
             let mut failure = ToolFailure::new("tool.execution_failed", "no");
             failure.code = Some(code.into());
             answer.error = Some(failure);
-            world.accept(Input::answer(at, run.id, answer));
+            world.accept(MachineInput::answer(at, run.id, answer));
         }
         world.machine.repeated_failure("look", &arguments.clone().into())
     };
@@ -298,7 +298,7 @@ fn call_ids_are_made_unique_in_linear_time() {
             TokenUsage::default(),
         );
         let at = world.at();
-        world.accept(Input::answer(at, call.id, responded));
+        world.accept(MachineInput::answer(at, call.id, responded));
         assert!(matches!(
             world.finish,
             Some(Finish::Failed(FailureCause::ParallelToolLimit { .. }))

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use crate::world::{World, choice, definition, hooks, patient};
 
 /// Feeds a log to a new machine; returns it with its decisions beyond the log.
-fn replay(definition: Arc<AgentDefinition>, log: &[Entry]) -> (Machine, Vec<Entry>) {
+fn replay(definition: Arc<AgentDefinition>, log: &[MachineEntry]) -> (Machine, Vec<MachineEntry>) {
     let mut replay = Replay::new(
         CheckedDefinition::new(Arc::unwrap_or_clone(definition)).unwrap(),
         Setup::new("run_1".into()),
@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(usage.total_tokens, u64::from(usage.model_attempts - world.lost) * 5);
 
         // The end is the last entry of its episode, and the only one of its kind there.
-        let ends = |entry: &Entry| {
+        let ends = |entry: &MachineEntry| {
             matches!(entry.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_))
         };
         let count = world.log.iter().filter(|entry| ends(entry)).count();
@@ -107,7 +107,7 @@ proptest! {
             let is_opened = matches!(pair[1].kind, EventKind::RunReopened(_));
             prop_assert_eq!(ends(&pair[0]), is_opened, "{:?}", pair);
         }
-        let budgets = |entry: &&Entry| matches!(entry.kind, EventKind::BudgetExhausted(_));
+        let budgets = |entry: &&MachineEntry| matches!(entry.kind, EventKind::BudgetExhausted(_));
         let count = world.log.iter().filter(budgets).count();
         prop_assert!(u32::try_from(count).is_ok_and(|count| count <= world.episodes));
         if world.finish.is_some() {
@@ -130,7 +130,7 @@ proptest! {
 
         // The messages for the session equal those of the run, except for the machine's own words.
         if world.finish.is_some() {
-            let read = messages_of(world.log.iter().map(|entry| &entry.kind));
+            let read = collect_messages(world.log.iter().map(|entry| &entry.kind));
             let said = world.machine.transcript().messages().iter();
             let said: Vec<_> = said.filter(|said| !matches!(&***said, Message::System { .. })).collect();
             let said: Vec<_> = said.into_iter().map(|said| essence(said)).collect();
@@ -148,7 +148,7 @@ proptest! {
         for (length, machine) in &prefixes {
             let (mut replayed, beyond) = replay(definition.clone(), &world.log[..*length]);
             prop_assert_eq!(&beyond[..], &[]);
-            let ended = machine.clone().poll() != Output::Wait;
+            let ended = machine.clone().poll() != MachineOutput::Wait;
             if ended || machine.paused_at() == Some(HookPoint::RunEnd) {
                 // Counters that are not read any more may differ; what is left of the run may not.
                 prop_assert_eq!(replayed.transcript(), machine.transcript());
@@ -159,7 +159,7 @@ proptest! {
                 if let Ok(reopened) = machine.reopening("ops", None, None) {
                     let at = machine.now();
                     for machine in [&mut machine, &mut replayed] {
-                        let opened = machine.handle(Input::fact(at, reopened.clone()));
+                        let opened = machine.handle(MachineInput::fact(at, reopened.clone()));
                         prop_assert_eq!(opened, Ok(()));
                     }
                     prop_assert_eq!(replayed, machine);

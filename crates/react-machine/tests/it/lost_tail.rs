@@ -11,9 +11,9 @@ fn answers_after_a_loss(world: &mut World) -> Vec<String> {
     let before = world.log.len();
     let at = world.at();
     let lost = LostTail::new(99, Hash([9; 32]));
-    world.accept(Input::fact(at, RunResumed::new("ops").accepting(lost)));
-    let recovered = world.machine.lost();
-    world.accept(Input::fact(at, recovered));
+    world.accept(MachineInput::fact(at, RunResumed::new("ops").accepting(lost)));
+    let recovered = world.machine.find_lost_steps();
+    world.accept(MachineInput::fact(at, recovered));
     let answers = world.log[before..].iter().filter_map(|entry| match &entry.kind {
         EventKind::ToolResponded(answer) => answer.error.as_ref(),
         _ => None,
@@ -30,7 +30,7 @@ fn held_call_is_interrupted_after_a_loss() {
     assert!(world.machine.is_waiting());
     assert_eq!(answers_after_a_loss(&mut world), [TOOL_INTERRUPTED]);
     assert!(!world.machine.is_waiting() && world.model.is_some(), "its model is asked");
-    assert_eq!(world.machine.unsettled().count(), 1, "a person can say what became of it");
+    assert_eq!(world.machine.unsettled_calls().count(), 1, "a person can say what became of it");
 }
 
 /// Spec: J2. The record does not say that it began.
@@ -49,7 +49,7 @@ fn call_is_admitted_again_without_a_loss() {
     world.answer(9, 2, false, 3);
     world.batches.clear();
     let at = world.at();
-    let recovered = world.machine.lost();
-    world.accept(Input::fact(at, recovered));
+    let recovered = world.machine.find_lost_steps();
+    world.accept(MachineInput::fact(at, recovered));
     assert_eq!(world.batches.len(), 1);
 }

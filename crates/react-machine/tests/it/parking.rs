@@ -36,7 +36,7 @@ fn parked_run_tells_until_when_and_why() {
     let is_due = [DUE - 1, DUE, DUE + 1].map(|ms| machine.is_due(Timestamp::from_millis(ms)));
     assert_eq!(is_due, [false, true, true]);
     assert_eq!((machine.is_waiting(), machine.deadline()), (true, None));
-    assert_eq!(machine.lost().models, 0, "no attempt is in flight");
+    assert_eq!(machine.find_lost_steps().models, 0, "no attempt is in flight");
 }
 
 /// Spec: O5, D5
@@ -46,7 +46,9 @@ fn parked_run_asks_its_model_when_due() {
     script.take_after(DUE - 1_200 - 1, RunResumed::new("ops"));
     assert!(script.effects.is_empty() && script.machine.is_waiting(), "it is too early");
     script.take_after(1, RunResumed::new("ops"));
-    let [Effect::CallModel(call)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(call)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!((call.call, call.attempts_before), (1, 1));
     let machine = &script.machine;
     assert_eq!((machine.parked_until(), machine.parked_reason()), (None, None));
@@ -59,17 +61,19 @@ fn parked_run_asks_its_model_when_due() {
 fn parked_run_asks_again_after_a_loss() {
     let mut script = parked_run();
     script.take(RunResumed::new("ops").accepting(LostTail::new(99, Hash([9; 32]))));
-    assert!(matches!(&script.effects[..], [Effect::CallModel(_)]));
+    assert!(matches!(&script.effects[..], [MachineAction::CallModel(_)]));
 }
 
 /// Spec: O5, D5
 #[test]
 fn only_a_run_that_waits_is_parked() {
     let mut script = Script::new(agent());
-    let [Effect::CallModel(call)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(call)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     let first = call.id;
     script.recover();
-    let input = Input::answer(script.at(), first, parked(DUE));
+    let input = MachineInput::answer(script.at(), first, parked(DUE));
     assert_eq!(script.machine.handle(input), Err(Misuse::Stale { epoch: 1, number: 1 }));
     script.call(&["below"]);
     let refused = "`run.parked` while tools are at work";
@@ -143,6 +147,8 @@ fn copy_of_a_parked_run_asks_its_model() {
     script.drain();
     assert_eq!((script.machine.is_waiting(), script.machine.parked_until()), (false, None));
     script.recover();
-    let [Effect::CallModel(call)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(call)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!((call.call, call.attempts_before), (1, 1));
 }

@@ -12,7 +12,7 @@ use crate::world::started;
 
 #[track_caller]
 fn check(events: &[EventKind], expected: &[Message]) {
-    let messages: Vec<Message> = messages_of(events).iter().map(|it| (**it).clone()).collect();
+    let messages: Vec<Message> = collect_messages(events).iter().map(|it| (**it).clone()).collect();
     assert_eq!(messages[1..], *expected);
     assert_eq!(messages[0], Message::user("question"));
 }
@@ -32,7 +32,7 @@ fn said(text: &str, calls: &[&str]) -> Message {
 }
 
 fn done(call: &str) -> EventKind {
-    ToolResponded::succeeded(call, "plain", json!("done"), 1).into()
+    ToolResponded::success(call, "plain", json!("done"), 1).into()
 }
 
 fn input(name: &str, text: serde_json::Value) -> EventKind {
@@ -46,7 +46,7 @@ fn calls_are_answered_in_their_order() {
     let answer = |call: &str| Message::tool(call.into(), "done", false);
     let events =
         [started().into(), says("", &["a", "b", "c"], StopReason::ToolUse), done("c"), done("a")];
-    let messages = messages_of(&events);
+    let messages = collect_messages(&events);
     let Message::Tool { content, is_error: true, .. } = &*messages[3] else {
         panic!("{messages:?}")
     };
@@ -94,7 +94,7 @@ fn answer_that_was_not_taken_is_told_so() {
     check(StopReason::End, &[], &[said("one", &[]), again, said("two", &[])]);
     check(StopReason::Pause, &[], &[said("one", &[]), said("two", &[])]);
     check(StopReason::Malformed, &[], &[said("two", &[])]);
-    let asked = messages_of(&[
+    let asked = collect_messages(&[
         started().into(),
         says("one", &["a"], StopReason::ToolUse),
         done("a"),
@@ -113,7 +113,7 @@ fn late_outcomes_are_read_as_input() {
         let mut events = vec![started().into(), says("", &["a"], StopReason::ToolUse), done("a")];
         events.extend_from_slice(late);
         events.extend([requested(), says("so", &[], StopReason::End)]);
-        let messages = messages_of(&events);
+        let messages = collect_messages(&events);
         messages[3..messages.len() - 1].iter().map(|it| (**it).clone()).collect::<Vec<_>>()
     };
     assert_eq!(read(&[resolved("a")]), [Message::user("ops says so")]);
@@ -138,6 +138,6 @@ fn handed_messages_come_before_the_input() {
     started.history = Transcript::default();
     started.history.push(Message::user("before"));
     let messages: Vec<Message> =
-        messages_of(&[started.into()]).iter().map(|it| (**it).clone()).collect();
+        collect_messages(&[started.into()]).iter().map(|it| (**it).clone()).collect();
     assert_eq!(messages, [Message::user("before"), Message::user("question")]);
 }

@@ -13,7 +13,7 @@ type Sorted = [&'static [&'static str]; 3];
 
 #[track_caller]
 fn check_lost(script: &Script, [rerun, interrupted, probing]: Sorted) {
-    let lost = script.machine.lost();
+    let lost = script.machine.find_lost_steps();
     let sorted = (lost.rerun, lost.interrupted, lost.probing);
     assert_eq!(sorted, (ids(rerun), ids(interrupted), ids(probing)));
 }
@@ -37,13 +37,13 @@ fn open_calls_are_sorted_by_their_tools() {
         .effects
         .iter()
         .map(|effect| match effect {
-            Effect::Rerun { call_id, .. } => format!("rerun {call_id}"),
-            Effect::Probe { call_id, .. } => format!("probe {call_id}"),
+            MachineAction::Rerun { call_id, .. } => format!("rerun {call_id}"),
+            MachineAction::Probe { call_id, .. } => format!("probe {call_id}"),
             other => format!("{other:?}"),
         })
         .collect();
     assert_eq!(again, ["rerun c1", "rerun c3", "probe c2"]);
-    let unsettled: Vec<_> = script.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let unsettled: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     assert_eq!(unsettled, ids(&["c1", "c2", "c0", "c4"]));
 }
 
@@ -187,26 +187,28 @@ fn crash_loop_tells_what_was_open() {
 fn open_effect_is_performed_again() {
     let mut script = Script::new(remembering());
     script.recover();
-    let read = Effect::ReadMemory { input: "question".into() };
+    let read = MachineAction::ReadMemory { input: "question".into() };
     assert_eq!(script.effects, [read.clone(), read]);
     script.take(MemoryRead::new(Vec::new()));
     script.respond(StopReason::End, "done", Vec::new());
     script.effects.clear();
     script.recover();
-    let written = Effect::WriteMemory { input: "question".into(), output: "done".into() };
+    let written = MachineAction::WriteMemory { input: "question".into(), output: "done".into() };
     assert_eq!(script.effects, [written]);
 
     let mut hooked = agent();
     hooked.hooks = [HookRecord::new("h", vec![HookPoint::RunStart], true)].into();
     let mut script = Script::new(hooked);
     script.recover();
-    let pause = Effect::RunHooks(Pause::RunStart { input: "question".into() });
+    let pause = MachineAction::RunHooks(Pause::RunStart { input: "question".into() });
     assert_eq!(script.effects, [pause.clone(), pause]);
 
     let mut script = Script::new(agent());
     script.effects.clear();
     script.recover();
-    let [Effect::CallModel(call)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(call)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!((call.call, call.attempts_before), (1, 1));
     assert_eq!(script.machine.usage().model_attempts, 1, "the lost attempt counts");
 }
@@ -216,7 +218,7 @@ fn open_effect_is_performed_again() {
 fn time_without_a_process_is_not_counted() {
     let mut script = Script::at_work(agent(), &["safe"]);
     script.take_after(500, Warning::new("at work"));
-    let lost = script.machine.lost();
+    let lost = script.machine.find_lost_steps();
     script.take_after(60_000, lost);
     assert_eq!(script.machine.usage().wall_ms, 500);
     script.take_after(20, Warning::new("at work"));
@@ -225,7 +227,7 @@ fn time_without_a_process_is_not_counted() {
     assert_eq!(script.machine.usage().wall_ms, 520);
 }
 
-fn fork(script: &mut Script, ms: i64, beyond: Vec<Entry>) {
+fn fork(script: &mut Script, ms: i64, beyond: Vec<MachineEntry>) {
     script.now += ms;
     let forked = RunForked::new("run_2", "ses_2", "run_1", 9);
     script.machine.fork(script.at(), "run_2".into(), forked, beyond);
@@ -284,7 +286,9 @@ fn copy_asks_people_anew() {
     fork(&mut script, 10, Vec::new());
     assert_eq!(script.machine.open_approvals().count(), 0);
     script.recover();
-    let [Effect::AdmitTools(batch)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::AdmitTools(batch)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     let calls: Vec<_> = batch.calls.iter().map(|call| call.id.clone()).collect();
     assert_eq!((calls, batch.approved), (ids(&["c0", "c1"]), false));
 }
@@ -299,7 +303,7 @@ fn recovered_wait_is_not_begun_twice() {
     script.recover();
     assert_eq!(script.types(before), ["run.recovered"]);
     assert!(
-        matches!(&script.effects[..], [Effect::AskApproval(approval)] if approval.call_id == "c0".into())
+        matches!(&script.effects[..], [MachineAction::AskApproval(approval)] if approval.call_id == "c0".into())
     );
     assert!(script.machine.is_waiting());
 }

@@ -58,7 +58,9 @@ fn answers_fit_the_open_model_call() {
     let attempt = |call, attempt| ModelAttempted::new(call, attempt, "script");
     assert_eq!(script.refusal(attempt(2, 1)), "`model.attempted` numbered 2, expected 1");
     assert_eq!(script.refusal(attempt(1, 2)), "`model.attempted` numbered 2, expected 1");
-    let [Effect::CallModel(call)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(call)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     let first = call.id;
     script.recover();
     let stale: [EventKind; 4] = [
@@ -69,7 +71,7 @@ fn answers_fit_the_open_model_call() {
     ];
     for fact in stale {
         let event = fact.event_type();
-        let refused = script.machine.handle(Input::answer(script.at(), first, fact));
+        let refused = script.machine.handle(MachineInput::answer(script.at(), first, fact));
         assert_eq!(refused, Err(Misuse::Stale { epoch: 1, number: 1 }), "{event}");
     }
     script.take(exhausted(code::BUDGET_COST_USD));
@@ -86,7 +88,7 @@ fn tool_facts_fit_their_call() {
     let request =
         |call: &str, tool: &str, number| ToolRequested::new(call, tool, json!({}), number);
     let attempt = |call: &str| ToolAttempted::new(call, 1, "tool.execution_failed", "busy", 1);
-    let done = |call: &str, tool: &str| ToolResponded::succeeded(call, tool, json!("done"), 1);
+    let done = |call: &str, tool: &str| ToolResponded::success(call, tool, json!("done"), 1);
     assert_eq!(script.refusal(request("c9", "plain", 1)), "no open call `c9`");
     let other = "while the call is of another tool";
     assert_eq!(script.refusal(request("c0", "safe", 1)), format!("`tool.requested` {other}"));
@@ -103,8 +105,9 @@ fn tool_facts_fit_their_call() {
     let none_left = "while no execution is left of the budget";
     assert_eq!(script.refusal(request("c2", "plain", 3)), format!("`tool.requested` {none_left}"));
     assert_eq!(script.refusal(attempt("c0")), format!("`tool.attempted` {none_left}"));
-    let effect = script.machine.effect_of(&"c1".into()).unwrap();
-    let refused = script.machine.handle(Input::answer(script.at(), effect, done("c0", "plain")));
+    let effect = script.machine.find_effect(&"c1".into()).unwrap();
+    let refused =
+        script.machine.handle(MachineInput::answer(script.at(), effect, done("c0", "plain")));
     assert!(matches!(refused, Err(Misuse::Stale { .. })), "it is another call's");
     script.end("c0", "plain");
     assert_eq!(script.refusal(done("c0", "plain")), "call `c0` was already answered");
@@ -121,7 +124,7 @@ fn stored_error_is_named_by_its_answer() {
     let refused = "`error.stored` while its error is stored already";
     assert_eq!(script.refusal(stored("c0", "err_2")), refused);
     let mut failed =
-        ToolResponded::refused("c0".into(), "plain".into(), "tool.execution_failed", "no");
+        ToolResponded::refusal("c0".into(), "plain".into(), "tool.execution_failed", "no");
     let elsewhere = "`tool.responded` while its error is stored elsewhere, or not at all";
     assert_eq!(script.refusal(failed.clone()), elsewhere);
     failed.error.as_mut().unwrap().error_id = Some("err_2".into());
@@ -161,9 +164,9 @@ fn certain_probe_leaves_nothing_unsettled() {
         let mut script = Script::at_work(agent(), &["probed"]);
         script.recover();
         script.take(ToolProbed::new("c0", verdict, None));
-        let refused = ToolResponded::refused("c0".into(), "probed".into(), "tool.timeout", "no");
+        let refused = ToolResponded::refusal("c0".into(), "probed".into(), "tool.timeout", "no");
         script.take(refused);
-        assert_eq!(script.machine.unsettled().count(), unsettled, "{verdict:?}");
+        assert_eq!(script.machine.unsettled_calls().count(), unsettled, "{verdict:?}");
     }
 }
 
@@ -250,7 +253,7 @@ fn deadline_ends_the_run_to_the_millisecond() {
         .map(data)
         .collect();
     assert_eq!((&texts[0]["limit"], &texts[0]["used"]), (&json!(5_000), &json!(5_000)));
-    let unsettled: Vec<_> = script.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let unsettled: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     assert_eq!(unsettled, ids(&["c0"]));
 }
 
@@ -306,7 +309,7 @@ fn tick_before_the_start_changes_nothing() {
 #[test]
 fn repeatable_call_is_not_probed() {
     let mut script = Script::at_work(agent(), &["probed"]);
-    let refused = ToolResponded::refused("c0".into(), "probed".into(), "tool.timeout", "no");
+    let refused = ToolResponded::refusal("c0".into(), "probed".into(), "tool.timeout", "no");
     script.take(refused);
     assert_eq!(script.machine.probeable(), ids(&["c0"]));
     let mut other = agent();

@@ -54,7 +54,7 @@ fn ends_that_need_a_word_get_one() {
     used_up.begin("c0", "plain");
     used_up.end("c0", "plain");
     let text = BUDGET_CANCELLED;
-    used_up.take(ToolResponded::refused("c1".into(), "plain".into(), code::TOOL_CANCELLED, text));
+    used_up.take(ToolResponded::refusal("c1".into(), "plain".into(), code::TOOL_CANCELLED, text));
     check(used_up, "budget.tool_calls", None);
     let mut paused = limited(|it| it.budget.max_model_calls = Some(1));
     paused.take(ModelAttempted::new(1, 1, "script"));
@@ -71,7 +71,7 @@ fn reopened_run_needs_room_in_its_budget() {
     script.begin("c0", "plain");
     script.end("c0", "plain");
     let text = BUDGET_CANCELLED;
-    script.take(ToolResponded::refused("c1".into(), "plain".into(), code::TOOL_CANCELLED, text));
+    script.take(ToolResponded::refusal("c1".into(), "plain".into(), code::TOOL_CANCELLED, text));
     assert_eq!(script.reason(), "budget.tool_calls");
     let reopening = |more: Option<BudgetIncrease>| script.machine.reopening("ops", None, more);
     let refused = reopening(None).unwrap_err();
@@ -101,17 +101,21 @@ fn opening_event_is_one_of_the_budget() {
 #[test]
 fn next_episode_begins_where_the_last_ended() {
     let script = Script::new(agent());
-    let [Effect::CallModel(first)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(first)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     let first = first.clone();
     let mut script = cancelled(script);
     let reopened = script.machine.reopening("ops", Some("go on".into()), None).unwrap();
     script.effects.clear();
     script.take_after(60_000, reopened);
     assert_eq!(script.machine.usage().wall_ms, 0);
-    let [Effect::CallModel(second)] = &script.effects[..] else { panic!("{:?}", script.effects) };
+    let [MachineAction::CallModel(second)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
     assert_eq!((second.id.epoch, second.call), (2, 2));
     let late = ModelResponded::new(1, "late", [].into(), StopReason::End, TokenUsage::default());
-    let late = script.machine.handle(Input::answer(script.at(), first.id, late));
+    let late = script.machine.handle(MachineInput::answer(script.at(), first.id, late));
     assert_eq!(late, Err(Misuse::Stale { epoch: 1, number: 1 }));
     let last = script.machine.transcript().messages().last().cloned();
     assert_eq!(last.as_deref(), Some(&layer0::message::Message::user("go on")));
@@ -127,13 +131,13 @@ fn beginning_is_done_where_it_was_not() {
     let again = script.machine.reopening("ops", None, None).unwrap();
     script.effects.clear();
     script.take(again);
-    assert!(matches!(&script.effects[..], [Effect::RunHooks(Pause::RunStart { .. })]));
+    assert!(matches!(&script.effects[..], [MachineAction::RunHooks(Pause::RunStart { .. })]));
     script.take(HookPassed::new("run_start", None));
     let mut script = cancelled(script);
     let again = script.machine.reopening("ops", None, None).unwrap();
     script.effects.clear();
     script.take(again);
-    assert!(matches!(&script.effects[..], [Effect::ReadMemory { .. }]));
+    assert!(matches!(&script.effects[..], [MachineAction::ReadMemory { .. }]));
     script.take(MemoryRead::new(vec!["one".into()]));
     let said = script.machine.transcript().messages();
     let expected = ["Be brief.\n\nMemory:\n- one", "question"];
@@ -146,7 +150,7 @@ fn beginning_is_done_where_it_was_not() {
     let again = script.machine.reopening("ops", None, None).unwrap();
     script.effects.clear();
     script.take(again);
-    assert!(matches!(&script.effects[..], [Effect::CallModel(_)]));
+    assert!(matches!(&script.effects[..], [MachineAction::CallModel(_)]));
 }
 
 /// Spec: D12

@@ -61,7 +61,7 @@ fn digest_covers_each_message_once() {
 fn digest_tells_whether_a_tool_failed() {
     let digest = |text: &str| {
         let mut script = Script::asking(agent(), &["plain"]);
-        let refused = ToolResponded::refused("c0".into(), "plain".into(), "tool.skipped", text);
+        let refused = ToolResponded::refusal("c0".into(), "plain".into(), "tool.skipped", text);
         script.take(refused);
         requests(&script)[1].0.clone()
     };

@@ -33,7 +33,7 @@ fn agreed_too_late(change: impl FnOnce(&mut AgentDefinition)) -> World {
     world.tool_answer(0, true, false);
     let granted = ApprovalGranted::new(approval.id, approval.call_id, "ops");
     let at = world.at();
-    world.accept(Input::fact(at, granted));
+    world.accept(MachineInput::fact(at, granted));
     world.admit(0b1);
     world
 }
@@ -82,8 +82,8 @@ fn third_death_in_a_row_ends_the_run() {
     for death in 1..=3 {
         assert_eq!(world.machine.is_crash_loop(), death == 3, "death {death}");
         let at = world.at();
-        let lost = world.machine.lost();
-        world.accept(Input::fact(at, lost));
+        let lost = world.machine.find_lost_steps();
+        world.accept(MachineInput::fact(at, lost));
         assert_eq!(world.finish.is_some(), death == 3, "death {death}");
     }
     assert_eq!(reason(&world), Some("run.crash_loop".into()));
@@ -106,12 +106,16 @@ fn resumed_wait_is_left_out_once() {
     let before = world.machine.usage().wall_ms;
     for minutes in 1..=3 {
         let at = Timestamp::from_millis(world.now + minutes * 60_000);
-        world.accept(Input::fact(at, RunResumed::new("ops")));
+        world.accept(MachineInput::fact(at, RunResumed::new("ops")));
     }
     let at = Timestamp::from_millis(world.now + 200_000);
-    world.accept(Input::fact(at, ApprovalGranted::new(approval.id, approval.call_id, "ops")));
+    world
+        .accept(MachineInput::fact(at, ApprovalGranted::new(approval.id, approval.call_id, "ops")));
     assert_eq!(world.machine.usage().wall_ms, before);
-    world.accept(Input::fact(Timestamp::from_millis(world.now + 201_000), Warning::new("later")));
+    world.accept(MachineInput::fact(
+        Timestamp::from_millis(world.now + 201_000),
+        Warning::new("later"),
+    ));
     assert_eq!(world.machine.usage().wall_ms, before + 1_000, "it counts again");
 }
 
@@ -130,7 +134,7 @@ fn wait_counts_for_no_deadline() {
     world.admit(0b1_0011);
     let at = world.machine.deadline().unwrap();
     let run = world.open.remove(0);
-    world.accept(Input::answer(at, run.id, crate::world::response(run.call_id, true)));
+    world.accept(MachineInput::answer(at, run.id, crate::world::response(run.call_id, true)));
     assert!(world.machine.is_waiting());
     world.machine.tick(at);
     world.drain();
@@ -147,9 +151,9 @@ fn asking_call_keeps_the_run_at_work() {
     let mut dispatched = OperatorDispatched::new("below", "run_below", 1, "digest", Box::default());
     dispatched.call_id = Some(run.call_id.clone());
     let at = world.at();
-    world.accept(Input::fact(at, dispatched));
+    world.accept(MachineInput::fact(at, dispatched));
     let waiting = OperatorWaiting::new("below", "run_below", WaitFor::Approval, Vec::new());
-    world.accept(Input::fact(at, waiting));
+    world.accept(MachineInput::fact(at, waiting));
     let asks = |machine: &mut Machine| {
         machine.ask_person(at, &run.call_id, json!({}).into(), "when?".into(), json!({}).into())
     };
@@ -166,7 +170,7 @@ fn stop_of_an_ended_run_is_refused() {
     world.answer(9, 0, false, 3);
     assert!(matches!(&world.finish, Some(Finish::Stopped { stop: Stop::Completed, .. })));
     let at = world.at();
-    world.refused(Input::fact(at, SignalReceived::new(CANCEL, json!(null))));
+    world.refused(MachineInput::fact(at, SignalReceived::new(CANCEL, json!(null))));
 }
 
 /// A run that may make one attempt.
@@ -183,25 +187,25 @@ fn lost_attempt_stays_within_the_budget() {
     let mut failed = ModelAttempted::new(1, 1, "script");
     (failed.code, failed.delay_ms) = (Some(Code::new("provider.transient")), Some(1));
     let at = world.at();
-    world.accept(Input::fact(at, failed));
-    assert_eq!(world.machine.lost().models, 0);
+    world.accept(MachineInput::fact(at, failed));
+    assert_eq!(world.machine.find_lost_steps().models, 0);
 }
 
 /// Spec: D5. Only an attempt of which nothing is recorded is lost.
 #[test]
 fn recorded_attempt_is_not_lost() {
     let mut world = World::new();
-    assert_eq!(world.machine.lost().models, 1);
+    assert_eq!(world.machine.find_lost_steps().models, 1);
     world.attempt(None);
-    assert_eq!(world.machine.lost().models, 0);
+    assert_eq!(world.machine.find_lost_steps().models, 0);
 
     let mut world = World::new();
     let mut failed = ModelAttempted::new(1, 1, "script");
     (failed.code, failed.delay_ms) = (Some(Code::new("provider.transient")), Some(1));
     let at = world.at();
-    world.accept(Input::fact(at, failed.clone()));
-    assert_eq!(world.machine.lost().models, 1, "the next may have begun");
+    world.accept(MachineInput::fact(at, failed.clone()));
+    assert_eq!(world.machine.find_lost_steps().models, 1, "the next may have begun");
     (failed.attempt, failed.delay_ms) = (2, None);
-    world.accept(Input::fact(at, failed));
-    assert_eq!(world.machine.lost().models, 0);
+    world.accept(MachineInput::fact(at, failed));
+    assert_eq!(world.machine.find_lost_steps().models, 0);
 }

@@ -15,8 +15,8 @@ use crate::world::started;
 /// A machine, its record, and its effects.
 pub(crate) struct Script {
     pub(crate) machine: Machine,
-    pub(crate) log: Vec<Entry>,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) log: Vec<MachineEntry>,
+    pub(crate) effects: Vec<MachineAction>,
     pub(crate) finish: Option<Finish>,
     pub(crate) now: i64,
 }
@@ -83,7 +83,7 @@ impl Script {
 
     /// Takes a fact with the current time.
     pub(crate) fn take(&mut self, fact: impl Into<EventKind>) {
-        self.machine.handle(Input::fact(self.at(), fact)).unwrap();
+        self.machine.handle(MachineInput::fact(self.at(), fact)).unwrap();
         self.drain();
     }
 
@@ -96,7 +96,7 @@ impl Script {
     /// Returns why a fact is refused, which changes nothing.
     pub(crate) fn refusal(&mut self, fact: impl Into<EventKind>) -> String {
         let before = self.machine.clone();
-        let refused = self.machine.handle(Input::fact(self.at(), fact)).unwrap_err();
+        let refused = self.machine.handle(MachineInput::fact(self.at(), fact)).unwrap_err();
         assert_eq!(self.machine, before, "a refused input changes nothing");
         refused.to_string()
     }
@@ -104,9 +104,9 @@ impl Script {
     pub(crate) fn drain(&mut self) {
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => self.log.push(entry),
-                Output::Perform(effect) => self.effects.push(effect),
-                Output::Finish(finish) => return self.finish = Some(finish),
+                MachineOutput::Append(entry) => self.log.push(entry),
+                MachineOutput::Perform(effect) => self.effects.push(effect),
+                MachineOutput::Finish(finish) => return self.finish = Some(finish),
                 _ => return self.finish = None,
             }
         }
@@ -140,7 +140,7 @@ impl Script {
 
     /// A call is answered.
     pub(crate) fn end(&mut self, call: &str, tool: &str) {
-        self.take(ToolResponded::succeeded(call, tool, json!("done"), 1));
+        self.take(ToolResponded::success(call, tool, json!("done"), 1));
     }
 
     /// A call dispatches a run.
@@ -150,7 +150,7 @@ impl Script {
 
     /// The process of the run has died, and another one has it now.
     pub(crate) fn recover(&mut self) -> RunRecovered {
-        let lost = self.machine.lost();
+        let lost = self.machine.find_lost_steps();
         self.take(lost.clone());
         lost
     }
@@ -160,7 +160,7 @@ impl Script {
         self.log[from..].iter().map(|entry| entry.kind.event_type()).collect()
     }
 
-    pub(crate) fn last(&self) -> &Entry {
+    pub(crate) fn last(&self) -> &MachineEntry {
         self.log.last().unwrap()
     }
 
@@ -182,7 +182,7 @@ pub(crate) fn ids(ids: &[&str]) -> Vec<CallId> {
 }
 
 pub(crate) fn dispatched(call: &str, run: &str) -> OperatorDispatched {
-    let allowance = Box::new(Allowance::unlimited());
+    let allowance = Box::new(Allowance::without_bounds());
     let mut dispatched = OperatorDispatched::new("child", run, 1, "digest", allowance);
     dispatched.call_id = Some(call.into());
     dispatched
@@ -193,6 +193,6 @@ pub(crate) fn waiting(run: &str) -> OperatorWaiting {
 }
 
 /// Returns the data of an entry.
-pub(crate) fn data(entry: &Entry) -> Value {
+pub(crate) fn data(entry: &MachineEntry) -> Value {
     serde_json::to_value(&entry.kind).unwrap()
 }

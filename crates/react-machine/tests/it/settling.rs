@@ -21,20 +21,21 @@ impl World {
     /// A person settles a call: a running one gets its answer, the answer of another one does not change.
     pub(crate) fn settle(&mut self, pick: usize, happened: bool) {
         let at = self.at();
-        self.refused(Input::fact(at, resolved(&"unknown".into(), true)));
-        let unsettled: Vec<CallId> = self.machine.unsettled().map(|(id, _)| id.clone()).collect();
+        self.refused(MachineInput::fact(at, resolved(&"unknown".into(), true)));
+        let unsettled: Vec<CallId> =
+            self.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
         if unsettled.is_empty() || self.memory.is_some() || !self.batches.is_empty() {
             return;
         }
         let call = unsettled[pick % unsettled.len()].clone();
-        self.accept(Input::fact(at, resolved(&call, happened)));
-        self.refused(Input::fact(at, resolved(&call, happened)));
+        self.accept(MachineInput::fact(at, resolved(&call, happened)));
+        self.refused(MachineInput::fact(at, resolved(&call, happened)));
         let Some(answer) = self.machine.settlement(&call) else { return };
         let place = self.open.iter().position(|run| run.call_id == call).expect("it is at work");
         let run = self.open.remove(place);
         self.return_dispatches_of(&call);
         let at = self.at();
-        self.accept(Input::answer(at, run.id, answer));
+        self.accept(MachineInput::answer(at, run.id, answer));
     }
 }
 
@@ -55,9 +56,9 @@ fn settled_call_leaves_the_deadline() {
     let mut unknown = crate::world::response(call.clone(), false);
     unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
     let run = world.open.remove(0);
-    world.accept(Input::answer(at, run.id, unknown));
+    world.accept(MachineInput::answer(at, run.id, unknown));
     let at = world.at();
-    world.accept(Input::fact(at, resolved(&call, true)));
+    world.accept(MachineInput::fact(at, resolved(&call, true)));
     let deadline = world.machine.deadline().expect("its time is limited");
     world.machine.tick(deadline);
     world.drain();
@@ -73,10 +74,10 @@ fn late_settlement_is_read_by_the_session() {
     let mut unknown = crate::world::response(first.call_id.clone(), false);
     unknown.error = Some(ToolFailure::new("tool.timeout", "timed out"));
     let at = world.at();
-    world.accept(Input::answer(at, first.id, unknown));
-    world.accept(Input::fact(at, resolved(&first.call_id, true)));
+    world.accept(MachineInput::answer(at, first.id, unknown));
+    world.accept(MachineInput::fact(at, resolved(&first.call_id, true)));
     let answer = crate::world::response(second.call_id.clone(), true);
-    world.accept(Input::answer(at, second.id, answer));
+    world.accept(MachineInput::answer(at, second.id, answer));
     world.answer(0, 0, false, 0);
     let says_so = |message: &Message| match message {
         Message::User { content, .. } => content.contains("ops says so"),
@@ -84,7 +85,7 @@ fn late_settlement_is_read_by_the_session() {
     };
     let transcript = world.machine.transcript();
     assert!(transcript.messages().iter().any(|message| says_so(message)));
-    let read = messages_of(world.log.iter().map(|entry| &entry.kind));
+    let read = collect_messages(world.log.iter().map(|entry| &entry.kind));
     assert!(read.iter().any(|message| says_so(message)), "{read:?}");
 }
 
@@ -94,9 +95,9 @@ fn settlement_without_a_process_takes_no_time() {
     let mut world = at_work();
     let (before, call) = (world.machine.usage().wall_ms, world.open[0].call_id.clone());
     let later = Timestamp::from_millis(90_000);
-    world.machine.handle(Input::fact(later, resolved(&call, true))).unwrap();
+    world.machine.handle(MachineInput::fact(later, resolved(&call, true))).unwrap();
     assert_eq!(world.machine.usage().wall_ms, before);
-    world.machine.handle(Input::fact(later, world.machine.lost())).unwrap();
+    world.machine.handle(MachineInput::fact(later, world.machine.find_lost_steps())).unwrap();
     assert_eq!(world.machine.usage().wall_ms, before);
 }
 
@@ -120,11 +121,11 @@ fn stopped_call_is_probed_once_over() {
     let call = call.clone();
     let at = world.at();
     let probed = |verdict| ToolProbed::new(call.clone(), verdict, None);
-    world.machine.handle(Input::fact(at, probed(Verdict::Unknown))).unwrap();
+    world.machine.handle(MachineInput::fact(at, probed(Verdict::Unknown))).unwrap();
     assert_eq!(world.machine.probeable(), std::slice::from_ref(&call));
-    world.machine.handle(Input::fact(at, probed(Verdict::DidNot))).unwrap();
+    world.machine.handle(MachineInput::fact(at, probed(Verdict::DidNot))).unwrap();
     assert_eq!(world.machine.probeable(), Vec::<CallId>::new());
-    world.machine.handle(Input::fact(at, probed(Verdict::DidNot))).unwrap_err();
+    world.machine.handle(MachineInput::fact(at, probed(Verdict::DidNot))).unwrap_err();
 }
 
 /// Spec: T14, D7. A copy cannot ask about calls that another run made.
@@ -156,7 +157,7 @@ fn only_begun_calls_may_have_acted() {
     let texts: Vec<_> = texts.collect();
     let begun = "Cancelled: may already have acted";
     assert_eq!(texts, [json!(begun), json!(begun), json!("Cancelled: the run was stopped")]);
-    assert_eq!(world.machine.unsettled().count(), 2);
+    assert_eq!(world.machine.unsettled_calls().count(), 2);
 }
 
 /// Spec: T14. A call that a person settled has a known outcome, whatever its answer says.
@@ -165,12 +166,12 @@ fn settled_call_is_settled_once() {
     let mut world = at_work();
     let call = world.open[0].call_id.clone();
     let at = world.at();
-    world.accept(Input::fact(at, resolved(&call, false)));
+    world.accept(MachineInput::fact(at, resolved(&call, false)));
     let answer = world.machine.settlement(&call).expect("it is at work");
     let run = world.open.remove(0);
-    world.accept(Input::answer(at, run.id, answer));
-    world.refused(Input::fact(at, resolved(&call, true)));
-    assert!(!world.machine.unsettled().any(|(id, _)| *id == call));
+    world.accept(MachineInput::answer(at, run.id, answer));
+    world.refused(MachineInput::fact(at, resolved(&call, true)));
+    assert!(!world.machine.unsettled_calls().any(|(id, _)| *id == call));
 }
 
 /// Spec: T14, D5
@@ -179,8 +180,8 @@ fn settled_call_stays_settled_after_a_crash() {
     let mut world = at_work();
     let call = world.open[0].call_id.clone();
     let at = world.at();
-    world.accept(Input::fact(at, resolved(&call, false)));
-    let lost = world.machine.lost();
-    world.accept(Input::fact(at, lost));
-    world.refused(Input::fact(at, resolved(&call, true)));
+    world.accept(MachineInput::fact(at, resolved(&call, false)));
+    let lost = world.machine.find_lost_steps();
+    world.accept(MachineInput::fact(at, lost));
+    world.refused(MachineInput::fact(at, resolved(&call, true)));
 }

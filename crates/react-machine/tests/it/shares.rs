@@ -40,7 +40,7 @@ fn dispatch(
     let mut dispatched = OperatorDispatched::new("below", run, 1, "d", Box::new(share));
     (dispatched.call_id, dispatched.at_most) = (Some(call.clone()), most.map(Box::new));
     let at = world.at();
-    world.accept(Input::fact(at, dispatched));
+    world.accept(MachineInput::fact(at, dispatched));
 }
 
 /// Spec: O2. One model call stays with the caller; 39 of 41 are shared after the first.
@@ -70,7 +70,7 @@ fn other_tools_get_half() {
 #[test]
 fn more_is_bounded_by_the_task() {
     let (mut world, calls) = at_work(true);
-    let mut share = Allowance::unlimited();
+    let mut share = Allowance::without_bounds();
     (share.model_calls, share.tool_calls) = (Some(2), Some(2));
     let mut most = share;
     most.model_calls = Some(5);

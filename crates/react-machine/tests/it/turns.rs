@@ -65,7 +65,7 @@ fn commentary_is_no_part_of_the_output() {
     );
     responded.answer = Some("It is 42.".into());
     let at = world.at();
-    world.accept(Input::answer(at, call.id, responded));
+    world.accept(MachineInput::answer(at, call.id, responded));
     let Some(Finish::Stopped { output, .. }) = &world.finish else { panic!("it stopped") };
     assert_eq!(&**output, "It is 42.");
     let last = world.machine.transcript().messages().last().cloned();
@@ -148,7 +148,7 @@ fn counts_from_a_record_do_not_overflow() {
         let at = world.at();
         let lost = RunRecovered::new(vec![], vec![], u32::MAX);
         world.model = None;
-        world.accept(Input::fact(at, lost));
+        world.accept(MachineInput::fact(at, lost));
         if world.finish.is_some() {
             break;
         }

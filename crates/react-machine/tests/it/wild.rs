@@ -14,24 +14,25 @@ impl World {
         let at = self.last();
         let call = self.model.as_ref().map_or(number, |call| call.call);
         let input = match kind {
-            0 => Input::fact(at, started()),
-            1 => Input::fact(at, response("unknown".into(), true)),
-            2 => Input::answer(at, stale, response("c0".into(), true)),
-            3 => Input::answer(
+            0 => MachineInput::fact(at, started()),
+            1 => MachineInput::fact(at, response("unknown".into(), true)),
+            2 => MachineInput::answer(at, stale, response("c0".into(), true)),
+            3 => MachineInput::answer(
                 at,
                 stale,
                 ModelFailed::new(call, "provider.other", vec!["x".into()], 1),
             ),
-            4 => {
-                Input::fact(at, GuardTripped::new("guard.stagnation", "stagnation", 1, 1, "forged"))
-            }
-            5 => Input::fact(at, ToolRequested::new("c0", "look", json!({}), 99 + number)),
-            6 => Input::fact(at, ModelAttempted::new(call, 77 + number, "script")),
+            4 => MachineInput::fact(
+                at,
+                GuardTripped::new("guard.stagnation", "stagnation", 1, 1, "forged"),
+            ),
+            5 => MachineInput::fact(at, ToolRequested::new("c0", "look", json!({}), 99 + number)),
+            6 => MachineInput::fact(at, ModelAttempted::new(call, 77 + number, "script")),
             7 => match answered_call(&self.log) {
-                Some(id) => Input::fact(at, response(id, true)),
+                Some(id) => MachineInput::fact(at, response(id, true)),
                 None => return,
             },
-            _ => Input::fact(
+            _ => MachineInput::fact(
                 at,
                 RunFinished::new(layer0::stop::Outcome::Completed, "forged", Usage::default()),
             ),
@@ -40,7 +41,7 @@ impl World {
     }
 }
 
-fn answered_call(log: &[Entry]) -> Option<CallId> {
+fn answered_call(log: &[MachineEntry]) -> Option<CallId> {
     log.iter().rev().find_map(|entry| match &entry.kind {
         EventKind::ToolResponded(responded) => Some(responded.call_id.clone()),
         _ => None,

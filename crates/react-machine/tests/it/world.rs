@@ -145,7 +145,7 @@ pub(crate) fn started() -> RunStarted {
 /// Drives a machine through choices and keeps the books the laws are checked against.
 pub(crate) struct World {
     pub(crate) machine: Machine,
-    pub(crate) log: Vec<Entry>,
+    pub(crate) log: Vec<MachineEntry>,
     pub(crate) model: Option<ModelCall>,
     pub(crate) attempts: u32,
     /// Batches that wait to be admitted.
@@ -193,7 +193,7 @@ impl World {
             increased: 0,
             now: 1_000,
         };
-        world.accept(Input::fact(Timestamp::from_millis(1_000), started()));
+        world.accept(MachineInput::fact(Timestamp::from_millis(1_000), started()));
         world
     }
 
@@ -202,7 +202,7 @@ impl World {
         Timestamp::from_millis(self.now)
     }
 
-    pub(crate) fn accept(&mut self, input: Input) {
+    pub(crate) fn accept(&mut self, input: MachineInput) {
         self.machine.handle(input).expect("an input that answers what is open is taken");
         self.drain();
     }
@@ -210,37 +210,45 @@ impl World {
     pub(crate) fn drain(&mut self) {
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => {
+                MachineOutput::Append(entry) => {
                     assert!(self.finish.is_none(), "nothing after the end");
                     self.log.push(entry);
                 }
-                Output::Perform(Effect::CallModel(call)) => {
+                MachineOutput::Perform(MachineAction::CallModel(call)) => {
                     self.attempts = call.attempts_before;
                     self.model = Some(call);
                 }
-                Output::Perform(Effect::AdmitTools(batch)) => self.batches.push(batch),
-                Output::Perform(Effect::RunHooks(pause)) => {
+                MachineOutput::Perform(MachineAction::AdmitTools(batch)) => {
+                    self.batches.push(batch)
+                }
+                MachineOutput::Perform(MachineAction::RunHooks(pause)) => {
                     if matches!(pause, Pause::RunEnd(_)) {
                         self.drop_in_flight();
                     }
                 }
-                Output::Perform(Effect::AskApproval(approval)) => self.asked.push(approval),
-                Output::Perform(Effect::RunTool(run)) => {
+                MachineOutput::Perform(MachineAction::AskApproval(approval)) => {
+                    self.asked.push(approval)
+                }
+                MachineOutput::Perform(MachineAction::RunTool(run)) => {
                     self.executions.push(run.clone());
                     self.open.push(run);
                 }
-                Output::Perform(Effect::Rerun { id, call_id }) => {
+                MachineOutput::Perform(MachineAction::Rerun { id, call_id }) => {
                     let mut known = self.executions.iter();
                     let run = known.find(|run| run.call_id == call_id).expect("it ran before");
                     let mut run = run.clone();
                     run.id = id;
                     self.open.push(run);
                 }
-                Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
-                Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
-                Output::Perform(other) => panic!("unknown effect {other:?}"),
-                Output::Wait => return assert!(self.finish.is_none()),
-                Output::Finish(finish) => {
+                MachineOutput::Perform(MachineAction::ReadMemory { .. }) => {
+                    self.memory = Some(true)
+                }
+                MachineOutput::Perform(MachineAction::WriteMemory { .. }) => {
+                    self.memory = Some(false)
+                }
+                MachineOutput::Perform(other) => panic!("unknown effect {other:?}"),
+                MachineOutput::Wait => return assert!(self.finish.is_none()),
+                MachineOutput::Finish(finish) => {
                     assert!(self.finish.is_none(), "one end");
                     self.finish = Some(finish);
                     return;
@@ -254,19 +262,19 @@ impl World {
         let at = self.at();
         if self.machine.is_waiting() {
             // Nothing was lost; the approvals stay open.
-            return self.accept(Input::fact(at, RunResumed::new("ops")));
+            return self.accept(MachineInput::fact(at, RunResumed::new("ops")));
         }
         self.drop_in_flight();
         if self.now % 2 == 0 {
             self.return_dispatch(0, 1);
         }
         let at = self.at();
-        let lost = self.machine.lost();
+        let lost = self.machine.find_lost_steps();
         self.lost += lost.models;
         let mut wrong = lost.clone();
         wrong.rerun.push("never asked for".into());
-        self.refused(Input::fact(at, wrong));
-        self.accept(Input::fact(at, lost));
+        self.refused(MachineInput::fact(at, wrong));
+        self.accept(MachineInput::fact(at, lost));
         self.check_asks_none();
     }
 
@@ -285,7 +293,7 @@ impl World {
             (None, refused) => {
                 assert_eq!(refused, Err(NotReopenable::Open));
                 let late = RunReopened::new("ops", Some(Code::new("run.cancelled")));
-                self.refused(Input::fact(self.last(), late));
+                self.refused(MachineInput::fact(self.last(), late));
             }
             (Some(Finish::Stopped { stop: Stop::Completed, .. }), refused) => {
                 assert_eq!(refused, Err(NotReopenable::Completed));
@@ -297,13 +305,13 @@ impl World {
             (Some(_), Ok(reopened)) => {
                 let mut other = reopened.clone();
                 other.reason = Some(Code::new("budget.depth"));
-                self.refused(Input::fact(self.last(), other));
+                self.refused(MachineInput::fact(self.last(), other));
                 self.episodes += 1;
                 self.increased += u32::from(with_budget);
                 self.drop_in_flight();
                 self.finish = None;
                 let at = self.at();
-                self.accept(Input::fact(at, reopened));
+                self.accept(MachineInput::fact(at, reopened));
             }
         }
     }
@@ -320,7 +328,7 @@ impl World {
             return self.reopen(with_budget, says);
         }
         if self.finish.is_some() {
-            return self.refused(Input::fact(self.last(), Warning::new("late")));
+            return self.refused(MachineInput::fact(self.last(), Warning::new("late")));
         }
         if matches!(choice, Choice::Die) {
             return self.die();
@@ -354,14 +362,14 @@ impl World {
             Choice::AskPerson { pick } => self.ask_person(pick),
             Choice::Note => {
                 let at = self.at();
-                self.accept(Input::fact(at, Warning::new("note")));
+                self.accept(MachineInput::fact(at, Warning::new("note")));
             }
             Choice::Cancel => self.cancel(),
             Choice::Die | Choice::Reopen { .. } => unreachable!("taken above"),
             Choice::Hooks(_) => {
                 let before = self.machine.clone();
                 let passed = hook_passed(HookPoint::BeforeModel);
-                self.machine.handle(Input::fact(self.last(), passed)).expect_err("no pause");
+                self.machine.handle(MachineInput::fact(self.last(), passed)).expect_err("no pause");
                 assert_eq!(self.machine, before, "a refused input changes nothing");
             }
             Choice::Decide { pick, verdict } => self.decide(pick, verdict),
@@ -380,7 +388,7 @@ impl World {
             (false, true) => MemoryRead::new(vec!["one".into(), "two".into()]).into(),
             (false, false) => MemoryWrote::new(1).into(),
         };
-        self.accept(Input::fact(at, fact));
+        self.accept(MachineInput::fact(at, fact));
     }
 
     /// Lets time pass. A deadline that is due ends the run.
@@ -395,7 +403,7 @@ impl World {
     pub(crate) fn cancel(&mut self) {
         let at = self.at();
         let signal = SignalReceived::new(CANCEL, json!(null));
-        self.accept(Input::fact(at, signal));
+        self.accept(MachineInput::fact(at, signal));
     }
 
     /// Answers the hooks of a pause: mostly they let the run continue.
@@ -403,16 +411,16 @@ impl World {
         let Some(point) = self.machine.paused_at() else { return };
         let at = self.last();
         match bits % 16 {
-            0 => self.accept(Input::fact(at, hook_failed(point, None, false))),
-            1 => self.accept(Input::fact(at, hook_aborted(point))),
-            2 => self.accept(Input::fact(at, hook_failed(point, None, true))),
+            0 => self.accept(MachineInput::fact(at, hook_failed(point, None, false))),
+            1 => self.accept(MachineInput::fact(at, hook_aborted(point))),
+            2 => self.accept(MachineInput::fact(at, hook_failed(point, None, true))),
             _ => {
                 let wrong = match point {
                     HookPoint::RunEnd => HookPoint::RunStart,
                     _ => HookPoint::RunEnd,
                 };
-                self.refused(Input::fact(at, hook_passed(wrong)));
-                self.accept(Input::fact(at, hook_passed(point)));
+                self.refused(MachineInput::fact(at, hook_passed(wrong)));
+                self.accept(MachineInput::fact(at, hook_passed(point)));
             }
         }
     }
@@ -425,13 +433,13 @@ impl World {
         let index = pick % self.open.len();
         let id = self.open[index].call_id.clone();
         let point = if after { HookPoint::AfterTool } else { HookPoint::BeforeTool };
-        self.accept(Input::fact(at, hook_failed(point, Some(id.clone()), !stop)));
+        self.accept(MachineInput::fact(at, hook_failed(point, Some(id.clone()), !stop)));
         if after && stop {
             // The answer of the call comes before the end.
             self.open.remove(index);
             self.return_dispatches_of(&id);
             let at = self.at();
-            self.accept(Input::fact(at, response(id, true)));
+            self.accept(MachineInput::fact(at, response(id, true)));
             assert!(self.machine.paused_at().is_some() || self.finish.is_some());
         }
     }
@@ -464,17 +472,17 @@ impl World {
             denied.into()
         };
         if !matches!(verdict, Decided::Expired) {
-            self.refused(Input::fact(at, fact("intern")));
+            self.refused(MachineInput::fact(at, fact("intern")));
         }
         let fact = fact("ops");
         if let EventKind::ApprovalGranted(mut granted) = fact.clone() {
             let is_asked = granted.data.take().is_some();
             granted.data = (!is_asked).then(crate::asking::data);
-            self.refused(Input::fact(at, granted));
+            self.refused(MachineInput::fact(at, granted));
         }
-        self.accept(Input::fact(at, fact.clone()));
+        self.accept(MachineInput::fact(at, fact.clone()));
         if self.finish.is_none() {
-            self.refused(Input::fact(at, fact));
+            self.refused(MachineInput::fact(at, fact));
         }
     }
 
@@ -489,7 +497,7 @@ impl World {
         attempted.usage = Some(TokenUsage::new(3, 2).cached_tokens(1));
         self.attempts += 1;
         let (id, at) = (call.id, self.at());
-        self.accept(Input::answer(at, id, attempted));
+        self.accept(MachineInput::answer(at, id, attempted));
     }
 
     pub(crate) fn answer(&mut self, stop: u8, calls: usize, same_ids: bool, text: u8) {
@@ -505,7 +513,7 @@ impl World {
             3 => StopReason::Pause,
             4 => StopReason::ContextExceeded,
             5 => StopReason::Malformed,
-            6 => StopReason::named("abducted"),
+            6 => StopReason::from_word("abducted"),
             _ if calls > 0 => StopReason::ToolUse,
             _ => StopReason::End,
         };
@@ -523,7 +531,7 @@ impl World {
             TokenUsage::default(),
         );
         let at = self.at();
-        self.accept(Input::answer(at, call.id, responded));
+        self.accept(MachineInput::answer(at, call.id, responded));
     }
 
     pub(crate) fn fail(&mut self) {
@@ -535,7 +543,7 @@ impl World {
             self.attempts,
         );
         let at = self.at();
-        self.accept(Input::answer(at, call.id, failed));
+        self.accept(MachineInput::answer(at, call.id, failed));
     }
 
     pub(crate) fn admit(&mut self, bits: u8) {
@@ -546,11 +554,11 @@ impl World {
                 self.machine.hold(at, &call.id, call.arguments.clone()).expect("it was asked for");
                 self.drain();
             } else if bits & (1 << index) == 0 {
-                self.accept(Input::fact(at, response(call.id.clone(), false)));
+                self.accept(MachineInput::fact(at, response(call.id.clone(), false)));
             } else if self.machine.executions_left() == 0 {
                 let mut cancelled = response(call.id.clone(), false);
                 cancelled.error = Some(ToolFailure::new("tool.cancelled", BUDGET_CANCELLED));
-                self.accept(Input::fact(at, cancelled));
+                self.accept(MachineInput::fact(at, cancelled));
             } else {
                 let requested = ToolRequested::new(
                     call.id.clone(),
@@ -558,7 +566,7 @@ impl World {
                     call.arguments.clone(),
                     self.machine.next_execution(),
                 );
-                self.accept(Input::fact(at, requested));
+                self.accept(MachineInput::fact(at, requested));
             }
         }
     }
@@ -570,10 +578,10 @@ impl World {
         let run = self.open.remove(pick % self.open.len());
         self.return_dispatches_of(&run.call_id);
         let at = if clock_back { Timestamp::from_millis(5) } else { self.at() };
-        self.accept(Input::answer(at, run.id, response(run.call_id, ok)));
+        self.accept(MachineInput::answer(at, run.id, response(run.call_id, ok)));
     }
 
-    pub(crate) fn refused(&mut self, input: Input) {
+    pub(crate) fn refused(&mut self, input: MachineInput) {
         let before = self.machine.clone();
         self.machine.handle(input).expect_err("an input that fits nothing is refused");
         assert_eq!(self.machine, before, "a refused input changes nothing");
@@ -594,7 +602,7 @@ fn hook_aborted(point: HookPoint) -> HookAborted {
 
 pub(crate) fn response(call_id: CallId, ok: bool) -> ToolResponded {
     let output = if ok { json!("seen") } else { json!({"error": "Tool 'look' failed"}) };
-    let mut response = ToolResponded::succeeded(call_id, "look", output, 1);
+    let mut response = ToolResponded::success(call_id, "look", output, 1);
     response.ok = ok;
     response
 }

@@ -85,7 +85,7 @@ impl Tool for AgentTool {
     ) -> Result<JsonText, ToolError> {
         let task = Task::json(self.form.input(arguments)?);
         let operator = Arc::new(self.agent.clone());
-        let result = match Dispatcher::of(context) {
+        let result = match Dispatcher::from_context(context) {
             Some(dispatcher) => dispatcher.perform_or(operator, task, &self.own).await,
             // Outside of a run, there is no dispatcher.
             None => {
@@ -104,8 +104,8 @@ impl Tool for AgentTool {
 pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText, ToolError> {
     let answer = match result {
         Ok(answer) => answer,
-        Err(OrchError::OperatorError(error)) => return Err(failed(&error)),
-        Err(error) => return Err(failed(&error)),
+        Err(OrchError::OperatorError(error)) => return Err(to_tool_error(&error)),
+        Err(error) => return Err(to_tool_error(&error)),
     };
     match answer.stop {
         Stop::Completed => Ok(JsonText::from(&answer.output)),
@@ -118,7 +118,7 @@ pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText,
     }
 }
 
-fn failed<E: Failure + 'static>(error: &E) -> ToolError {
+fn to_tool_error<E: Failure + 'static>(error: &E) -> ToolError {
     // Errors that wrap the failure of a run add no information.
     let run = sources(error).find_map(|cause| cause.downcast_ref::<RunFailure>());
     let text = run.map_or_else(|| Chain(error).to_string(), |run| Chain(run).to_string());

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::agent::build_error::BuildError;
 use crate::agent::builder::{AgentBuilder, ApprovalRule};
-use crate::agent::inner::{Inner, LazyRecord, Schemas};
+use crate::agent::inner::{AgentInner, LazyRecord, Schemas};
 use crate::agent::pack;
 use crate::hook::Hook;
 use crate::once::{Once, OnceStores};
@@ -29,7 +29,7 @@ use crate::record::recordable::without_secrets;
 use crate::record::transcript_cache::TranscriptCache;
 use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
-use crate::upstream::{Asked, Upstream};
+use crate::upstream::{AgentProvider, Upstream};
 
 /// Maximum nesting depth of an agent's source: it is read again as part of the definition, which serde_json does down
 /// to 128.
@@ -48,7 +48,7 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         // The parts are asked for their properties, which runs other people's code.
         catch_unwind(AssertUnwindSafe(|| self.build_unguarded()))
-            .unwrap_or_else(|panic| Err(BuildError::Panicked(text::panicked(panic))))
+            .unwrap_or_else(|panic| Err(BuildError::Panicked(text::panic_message(panic))))
     }
 
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
@@ -65,7 +65,7 @@ impl AgentBuilder {
             tools.add(tool)?;
         }
         let mut hooks: Vec<Hook> =
-            std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();
+            std::mem::take(&mut self.hooks).into_iter().map(Hook::from_code).collect();
         let into = pack::Loading {
             tools: &mut tools,
             hooks: &mut hooks,
@@ -140,7 +140,7 @@ impl AgentBuilder {
             return Err(BuildError::Definition(too_deep));
         }
         let prices = prices(self.price, self.pools.iter().flatten())?;
-        let spend_limits = shared(without_doubles(std::mem::take(&mut self.spend_limits)));
+        let spend_limits = share_items(without_doubles(std::mem::take(&mut self.spend_limits)));
         let counts_cost = self.budget.max_cost_usd.is_some() || !spend_limits.is_empty();
         if counts_cost && prices.is_empty() {
             check_priced(self.price, self.pools.iter().flatten())?;
@@ -150,8 +150,8 @@ impl AgentBuilder {
         definition.spend_limits = Arc::clone(&spend_limits);
         definition.price = prices.first().copied();
         definition.memory = self.memory.is_some();
-        definition.hooks = shared(hooks.iter().map(Hook::record).collect());
-        definition.exploratory_tools = shared(self.exploratory_tools);
+        definition.hooks = share_items(hooks.iter().map(Hook::record).collect());
+        definition.exploratory_tools = share_items(self.exploratory_tools);
         definition.tools = tools.specs().cloned().collect();
         let mut model = models(&self.pools);
         model["max_output_tokens"] = json!(self.settings.max_output_tokens);
@@ -184,22 +184,23 @@ impl AgentBuilder {
         };
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter.clone());
         let mut prices = prices.into_iter();
-        let mut open = |asked: Asked| Upstream { price: prices.next(), ..asked.open(&clock) };
-        let open = |pool: Vec<Asked>| pool.into_iter().map(&mut open).collect();
+        let mut open =
+            |asked: AgentProvider| Upstream { price: prices.next(), ..asked.open(&clock) };
+        let open = |pool: Vec<AgentProvider>| pool.into_iter().map(&mut open).collect();
         let pools = self.pools.into_iter().map(open).collect();
         let models = stack(pools, self.stream, &retry, self.attempt_timeout, &clock);
         Ok(Agent {
-            inner: Arc::new(Inner {
+            inner: Arc::new(AgentInner {
                 definition,
                 record: LazyRecord::default(),
-                schemas: self.schemas.boxed(),
+                schemas: self.schemas.into_box(),
                 models,
                 stream: self.stream,
                 retry: self.retry,
                 jitter: self.jitter,
                 settings: self.settings,
                 tools,
-                outside: self.outside.boxed(),
+                outside: self.outside.into_box(),
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 transcripts: TranscriptCache::default(),
@@ -226,8 +227,8 @@ fn contract(stated: Option<Value>, granted: &Value, redactor: &Redactor) -> Opti
 }
 
 /// Returns the models in their recorded form.
-fn models(pools: &[Vec<Asked>]) -> Value {
-    let name = |asked: &Asked| json!({ "provider": asked.provider().name(), "model": asked.provider().model() });
+fn models(pools: &[Vec<AgentProvider>]) -> Value {
+    let name = |asked: &AgentProvider| json!({ "provider": asked.provider().name(), "model": asked.provider().model() });
     let mut models = pools.iter().filter_map(|pool| {
         let (first, others) = pool.split_first()?;
         let mut model = name(first);
@@ -248,7 +249,7 @@ fn models(pools: &[Vec<Asked>]) -> Value {
 /// low then.
 fn prices<'a>(
     agent: Option<Price>,
-    asked: impl Iterator<Item = &'a Asked>,
+    asked: impl Iterator<Item = &'a AgentProvider>,
 ) -> Result<Vec<Price>, DefinitionError> {
     let prices: Option<Vec<Price>> = asked.map(|asked| asked.price().or(agent)).collect();
     let prices = prices.unwrap_or_default();
@@ -272,9 +273,9 @@ fn without_doubles(limits: Vec<SpendLimit>) -> Vec<SpendLimit> {
 /// Refuses attempt timeouts of zero.
 fn check_attempt_timeouts<'a>(
     attempt_timeout: Duration,
-    asked: impl Iterator<Item = &'a Asked>,
+    asked: impl Iterator<Item = &'a AgentProvider>,
 ) -> Result<(), DefinitionError> {
-    let own = asked.filter_map(Asked::attempt_timeout);
+    let own = asked.filter_map(AgentProvider::attempt_timeout);
     match std::iter::once(attempt_timeout).chain(own).any(|timeout| timeout.is_zero()) {
         true => Err(DefinitionError::ZeroLimit("attempt_timeout")),
         false => Ok(()),
@@ -294,7 +295,7 @@ fn check_schemas(Schemas { input, output }: &Schemas) -> Result<(), BuildError> 
 /// Refuses a model without a price, whose calls cannot be counted against a cost budget.
 fn check_priced<'a>(
     agent: Option<Price>,
-    mut asked: impl Iterator<Item = &'a Asked>,
+    mut asked: impl Iterator<Item = &'a AgentProvider>,
 ) -> Result<(), BuildError> {
     let Some(unpriced) = asked.find(|asked| asked.price().or(agent).is_none()) else {
         return Ok(());
@@ -358,6 +359,6 @@ fn check_hooks(hooks: &[Hook]) -> Result<(), BuildError> {
 }
 
 /// Shares items; an empty list needs no allocation.
-pub(crate) fn shared<T>(items: Vec<T>) -> Arc<[T]> {
+pub(crate) fn share_items<T>(items: Vec<T>) -> Arc<[T]> {
     if items.is_empty() { Arc::default() } else { items.into() }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_provider::UnsupportedSetting;
 use backstop_react_machine::DefinitionError;
-use backstop_tool::{PatternError, RegistrationError, SchemaError, ToolNotFound};
+use backstop_tool::{GrantError, SchemaError, ToolNotFound, ToolRegistrationError};
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::NameError;
@@ -28,7 +28,7 @@ pub enum BuildError {
     ///
     /// Retry: never. Effect: none.
     #[error("invalid grant")]
-    Grant(#[from] PatternError),
+    Grant(#[from] GrantError),
     /// A hook cannot be called so.
     ///
     /// Retry: never. Effect: none.
@@ -86,7 +86,7 @@ pub enum BuildError {
     ///
     /// Retry: never. Effect: none.
     #[error("invalid tool")]
-    Tool(#[from] RegistrationError),
+    Tool(#[from] ToolRegistrationError),
     /// The model must call a tool, and the agent has none.
     ///
     /// Retry: never. Effect: none.

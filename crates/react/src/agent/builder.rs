@@ -13,14 +13,14 @@ use backstop_tool::{Tool, ToolSource};
 use layer0::{Approvers, StateStore};
 use serde_json::Value;
 
-use crate::agent::inner::{Outside, Schemas};
+use crate::agent::inner::{ExternalSources, Schemas};
 use crate::agent::pack::Pack;
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
 use crate::memory::Memory;
 use crate::recorded_tools::RecordedTools;
-use crate::stores::Choice;
-use crate::upstream::{Asked, Upstream};
+use crate::stores::StoreChoice;
+use crate::upstream::{AgentProvider, Upstream};
 
 /// Default timeout of one attempt of a model call.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
     /// The endpoints of the model, then those of each fallback, in the order of their use; each pool has at least one.
-    pub(crate) pools: Vec<Vec<Asked>>,
+    pub(crate) pools: Vec<Vec<AgentProvider>>,
     pub(crate) name: Arc<str>,
     pub(crate) instructions: Arc<str>,
     pub(crate) schemas: Schemas,
@@ -44,15 +44,15 @@ pub struct AgentBuilder {
     pub(crate) settings: ModelSettings,
     pub(crate) stream: bool,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) outside: Outside,
+    pub(crate) outside: ExternalSources,
     pub(crate) recorded_tools: Option<RecordedTools>,
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
     pub(crate) jitter: Jitter,
     pub(crate) attempt_timeout: Duration,
     pub(crate) log: Option<Arc<dyn EventLog>>,
-    pub(crate) errors: Choice<dyn ErrorStore>,
-    pub(crate) results: Choice<dyn ResultStore>,
+    pub(crate) errors: StoreChoice<dyn ErrorStore>,
+    pub(crate) results: StoreChoice<dyn ResultStore>,
     pub(crate) state: Option<Arc<dyn StateStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
@@ -69,16 +69,16 @@ pub struct AgentBuilder {
 
 impl AgentBuilder {
     /// Returns a builder of an agent around a shared provider.
-    pub fn shared(provider: Arc<dyn Provider>) -> Self {
-        Self::asking(Asked::Alone(provider))
+    pub fn from_shared(provider: Arc<dyn Provider>) -> Self {
+        Self::asking(AgentProvider::Alone(provider))
     }
 
     /// Returns a builder of an agent that shares its provider's retry budget, breaker and permits with others.
     pub fn on(upstream: Upstream) -> Self {
-        Self::asking(Asked::Shared(upstream))
+        Self::asking(AgentProvider::Shared(upstream))
     }
 
-    fn asking(model: Asked) -> Self {
+    fn asking(model: AgentProvider) -> Self {
         Self {
             pools: vec![vec![model]],
             name: "agent".into(),
@@ -92,15 +92,15 @@ impl AgentBuilder {
             settings: ModelSettings::default(),
             stream: true,
             tools: Vec::new(),
-            outside: Outside::default(),
+            outside: ExternalSources::default(),
             recorded_tools: None,
             grants: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: None,
-            errors: Choice::Default,
-            results: Choice::Default,
+            errors: StoreChoice::Default,
+            results: StoreChoice::Default,
             state: None,
             memory: None,
             app_state: None,
@@ -282,13 +282,13 @@ impl AgentBuilder {
 
     /// As [`AgentBuilder::fallback`], for a shared provider.
     pub fn shared_fallback(mut self, provider: Arc<dyn Provider>) -> Self {
-        self.pools.push(vec![Asked::Alone(provider)]);
+        self.pools.push(vec![AgentProvider::Alone(provider)]);
         self
     }
 
     /// As [`AgentBuilder::fallback`], with the provider's retry budget, breaker and permits shared with others.
     pub fn fallback_on(mut self, upstream: Upstream) -> Self {
-        self.pools.push(vec![Asked::Shared(upstream)]);
+        self.pools.push(vec![AgentProvider::Shared(upstream)]);
         self
     }
 
@@ -309,7 +309,7 @@ impl AgentBuilder {
     /// ```
     pub fn endpoint(mut self, upstream: Upstream) -> Self {
         if let Some(pool) = self.pools.last_mut() {
-            pool.push(Asked::Shared(upstream));
+            pool.push(AgentProvider::Shared(upstream));
         }
         self
     }
@@ -363,13 +363,13 @@ impl AgentBuilder {
 
     /// As [`AgentBuilder::error_store`], for a shared store.
     pub fn shared_error_store(mut self, errors: Arc<dyn ErrorStore>) -> Self {
-        self.errors = Choice::Given(errors);
+        self.errors = StoreChoice::Given(errors);
         self
     }
 
     /// Keeps no errors: the model reads the first 500 characters of an error, and a note that it is cut.
     pub fn without_error_store(mut self) -> Self {
-        self.errors = Choice::None;
+        self.errors = StoreChoice::None;
         self
     }
 
@@ -381,13 +381,13 @@ impl AgentBuilder {
 
     /// As [`AgentBuilder::result_store`], for a shared store.
     pub fn shared_result_store(mut self, results: Arc<dyn ResultStore>) -> Self {
-        self.results = Choice::Given(results);
+        self.results = StoreChoice::Given(results);
         self
     }
 
     /// Keeps no large results: the model reads the beginning of a result, and a note that it is cut.
     pub fn without_result_store(mut self) -> Self {
-        self.results = Choice::None;
+        self.results = StoreChoice::None;
         self
     }
 
@@ -425,19 +425,22 @@ impl AgentBuilder {
 
     /// Requires an approval for every call of a tool, regardless of the tool's own spec.
     pub fn require_approval(self, tool: impl Into<String>) -> Self {
-        self.approval_rule(ApprovalRule::of(tool))
+        self.approval_rule(ApprovalRule::for_tool(tool))
     }
 
     /// Requires an approval with data that fits this JSON Schema for every call of a tool, regardless of the tool's own
     /// spec. The tool gets the data as [`ToolContext::approval_data`](backstop_tool::ToolContext::approval_data).
     pub fn approval_asks(self, tool: impl Into<String>, schema: Value) -> Self {
-        self.approval_rule(ApprovalRule { schema: Some(schema), ..ApprovalRule::of(tool) })
+        self.approval_rule(ApprovalRule { schema: Some(schema), ..ApprovalRule::for_tool(tool) })
     }
 
     /// Requires an approval within this time for every call of a tool, regardless of the tool's own spec. A call that
     /// is not decided by then is denied, by the process that has the run at that time or takes it next.
     pub fn approval_expires_after(self, tool: impl Into<String>, time: Duration) -> Self {
-        self.approval_rule(ApprovalRule { expires_after: Some(time), ..ApprovalRule::of(tool) })
+        self.approval_rule(ApprovalRule {
+            expires_after: Some(time),
+            ..ApprovalRule::for_tool(tool)
+        })
     }
 
     /// Requires an approval by one of these people for every call of a tool, regardless of the tool's own spec.
@@ -448,7 +451,7 @@ impl AgentBuilder {
         names: impl IntoIterator<Item = N>,
     ) -> Self {
         let approvers = names.into_iter().collect();
-        self.approval_rule(ApprovalRule { approvers, ..ApprovalRule::of(tool) })
+        self.approval_rule(ApprovalRule { approvers, ..ApprovalRule::for_tool(tool) })
     }
 
     fn approval_rule(mut self, rule: ApprovalRule) -> Self {
@@ -509,7 +512,7 @@ pub(crate) struct ApprovalRule {
 }
 
 impl ApprovalRule {
-    fn of(tool: impl Into<String>) -> Self {
+    fn for_tool(tool: impl Into<String>) -> Self {
         let (tool, approvers) = (tool.into(), Approvers::default());
         Self { tool, expires_after: None, approvers, schema: None }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Decision, EventLog, InboxRequest, LogError, OpenApproval, agent_of, open_root,
+    Decision, EventLog, InboxRequest, LogError, OpenApproval, current_agent, open_root,
 };
 use backstop_provider::ScriptedProvider;
 use layer0::id::{ApprovalId, RunId};
@@ -15,7 +15,7 @@ use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments, check_
 use crate::error::AgentError;
 use crate::record::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
-use crate::run::session::{Ending, end};
+use crate::run::session::{EndOptions, end};
 
 /// Stops an open run in any process: steps in flight are dropped, every open call is answered, and the run ends as
 /// cancelled. A run without a process is ended here, without further calls, and all its child runs end with it. Returns
@@ -50,7 +50,7 @@ impl Agent {
     ///
     /// As [`cancel`].
     pub async fn cancel(&self, run: &RunId, by: &str) -> Result<bool, ResumeError> {
-        let log = self.log_of(run)?;
+        let log = self.require_log(run)?;
         let Some(summary) = log.summary(run).await? else {
             return Err(LogError::NotFound(run.clone()).into());
         };
@@ -76,7 +76,7 @@ impl Agent {
             Err(LogError::Claimed(_)) => return Ok(true),
             Err(error) => return Err(error.into()),
         };
-        let ending = Ending::from(log.inbox(run).await?);
+        let ending = EndOptions::from(log.inbox(run).await?);
         match end(Arc::clone(&self.inner), &log, &summary, claim, ending).await {
             Ok(()) => Ok(true),
             Err(AgentError::Storage(error)) => Err(error.into()),
@@ -101,7 +101,7 @@ impl Agent {
         by: &str,
         text: impl Into<Arc<str>>,
     ) -> Result<bool, ResumeError> {
-        let log = self.log_of(run)?;
+        let log = self.require_log(run)?;
         if log.summary(run).await?.is_none() {
             return Err(LogError::NotFound(run.clone()).into());
         }
@@ -215,7 +215,7 @@ async fn recorded_schema(
     records.retain(|record| matches!(&*record.event_type, "run.started" | "run.resumed"));
     let events = records.iter().map(|record| record.decode(&open.run));
     let Ok(events) = events.collect::<Result<Vec<_>, _>>() else { return Ok(None) };
-    let Some(agent) = agent_of(&events) else { return Ok(None) };
+    let Some(agent) = current_agent(&events) else { return Ok(None) };
     let Ok(ToolContracts { tools }) = agent.definition.read() else { return Ok(None) };
     let tool = tools.into_iter().find(|spec| spec.name == open.tool);
     Ok(tool.map(|spec| spec.schema.clone()))

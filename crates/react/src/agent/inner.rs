@@ -23,7 +23,7 @@ use crate::record::transcript_cache::TranscriptCache;
 use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 
-pub(crate) struct Inner {
+pub(crate) struct AgentInner {
     pub(crate) definition: CheckedDefinition,
     pub(crate) record: LazyRecord,
     /// The declared schemas; boxed because few agents have any.
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     /// Tool sources and warnings; boxed because few agents have any.
-    pub(crate) outside: Option<Box<Outside>>,
+    pub(crate) outside: Option<Box<ExternalSources>>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     /// The transcripts of sessions in the log.
@@ -55,16 +55,16 @@ pub(crate) struct Inner {
 
 /// Tool sources of an agent, and warnings about it.
 #[derive(Clone, Default)]
-pub(crate) struct Outside {
+pub(crate) struct ExternalSources {
     /// Sources of some of the tools.
     pub(crate) sources: Vec<Arc<dyn ToolSource>>,
     /// Warnings that each run records at its start.
     pub(crate) warnings: Vec<Arc<str>>,
 }
 
-impl Outside {
+impl ExternalSources {
     /// Returns it in a box, unless it is empty.
-    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+    pub(crate) fn into_box(self) -> Option<Box<Self>> {
         (!self.sources.is_empty() || !self.warnings.is_empty()).then(|| Box::new(self))
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct Schemas {
 
 impl Schemas {
     /// Returns them in a box, unless there is none.
-    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+    pub(crate) fn into_box(self) -> Option<Box<Self>> {
         (self.input.is_some() || self.output.is_some()).then(|| Box::new(self))
     }
 }
@@ -88,7 +88,7 @@ impl Schemas {
 #[derive(Default)]
 pub(crate) struct LazyRecord(OnceLock<Box<Resolved>>);
 
-impl Inner {
+impl AgentInner {
     /// Returns the schema of the input of a dispatch.
     pub(crate) fn input_schema(&self) -> Option<&Value> {
         self.schemas.as_ref()?.input.as_deref()

@@ -18,7 +18,7 @@ use crate::agent::resume::ResumeRequest;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::resume_error::ResumeError;
-use crate::run::finish::recorded;
+use crate::run::finish::read_outcome;
 
 /// An agent answers text with text, or with JSON if the task asks for a schema; the model reads an input that is not
 /// text as JSON.
@@ -56,8 +56,8 @@ impl Operator for Agent {
     }
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        let request = RunRequest::dispatched(plain(&task.input), &task, context);
-        let outcome = self.dispatched(request, context).await?;
+        let request = RunRequest::for_dispatch(plain(&task.input), &task, context);
+        let outcome = self.run_or_resume(request, context).await?;
         if !outcome.approvals.is_empty() && self.inner.log.is_none() {
             let why = "it waits for a person, and keeps no record in which that could be decided";
             return Err(OperatorError::NonRetryable(why.to_owned()));
@@ -68,7 +68,7 @@ impl Operator for Agent {
             }
             _ => text(&outcome),
         };
-        let mut answer = Answer::completed(output);
+        let mut answer = Answer::from_output(output);
         (answer.stop, answer.run, answer.usage) =
             (outcome.stop, Some(outcome.run_id), outcome.usage);
         answer.parked_until = outcome.parked_until;
@@ -78,7 +78,7 @@ impl Operator for Agent {
 
 impl Agent {
     /// Runs a dispatched run, or resumes it from its record.
-    async fn dispatched(
+    async fn run_or_resume(
         &self,
         request: RunRequest,
         context: &Context,
@@ -89,14 +89,14 @@ impl Agent {
         if !context.goes_on {
             return Ok(self.run(request).await?);
         }
-        let summary = log.summary(run).await.map_err(OperatorError::failed)?;
+        let summary = log.summary(run).await.map_err(OperatorError::from_failure)?;
         let summary = match summary {
             Some(summary) => summary,
             None if context.is_recorded => {
                 let run = run.clone();
                 let is_below = context.parent.is_some();
                 let missing = if is_below { LogError::Lost(run) } else { LogError::NotFound(run) };
-                return Err(OperatorError::failed(missing));
+                return Err(OperatorError::from_failure(missing));
             }
             None => return Ok(self.run(request).await?),
         };
@@ -117,7 +117,7 @@ impl Agent {
         let RunRequest { cancellation, place, .. } = request;
         // Its earlier usage counts, however it ends.
         if let Some(caller) = &context.caller {
-            caller.used(summary.usage);
+            caller.report_usage(summary.usage);
         }
         if summary.is_open() {
             let mut resume = ResumeRequest::new(run).cancelled_by(cancellation);
@@ -145,7 +145,7 @@ impl Agent {
             let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
             return Err(ResumeError::Diverged(divergence.into()));
         }
-        let outcome = recorded(log, &run).await?;
+        let outcome = read_outcome(log, &run).await?;
         outcome.ok_or_else(|| ResumeError::open(run, summary.state))
     }
 }

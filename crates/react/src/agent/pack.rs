@@ -130,7 +130,7 @@ impl Pack {
                     return Err(PackError::Clash {
                         pack: pack.title(),
                         name,
-                        with: named(&other.title()),
+                        with: describe_pack(&other.title()),
                     });
                 }
             }
@@ -167,7 +167,7 @@ pub(crate) struct Loading<'a> {
     pub(crate) instructions: &'a mut Arc<str>,
 }
 
-fn named(pack: &str) -> Arc<str> {
+fn describe_pack(pack: &str) -> Arc<str> {
     format!("pack `{pack}`").into()
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn load(packs: Vec<Pack>, into: Loading<'_>) -> Result<(), BuildError
         let title = pack.title();
         let clash = |name: &str, brought: &[(Arc<str>, Arc<str>)]| {
             let with = brought.iter().find(|(there, _)| &**there == name);
-            let with = with.map_or_else(|| AGENT.into(), |(_, pack)| named(pack));
+            let with = with.map_or_else(|| AGENT.into(), |(_, pack)| describe_pack(pack));
             PackError::Clash { pack: Arc::clone(&title), name: name.into(), with }
         };
         for tool in pack.tools {
@@ -195,7 +195,7 @@ pub(crate) fn load(packs: Vec<Pack>, into: Loading<'_>) -> Result<(), BuildError
             tools.add(tool)?;
             brought.push((name, Arc::clone(&title)));
         }
-        for hook in pack.hooks.into_iter().map(Hook::of) {
+        for hook in pack.hooks.into_iter().map(Hook::from_code) {
             if hooks.iter().any(|there| there.name() == hook.name()) {
                 return Err(clash(hook.name(), &brought).into());
             }

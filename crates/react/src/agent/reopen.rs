@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::agent::resume::{ResumeRequest, claim_run};
 use crate::outcome::RunOutcome;
-use crate::place::Place;
+use crate::place::DispatchContext;
 use crate::record::fold::{DefinedAs, check_walls, fold};
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
@@ -52,7 +52,7 @@ pub struct ReopenRequest {
     /// The delivery to a behaviour that led to it, if one did.
     pub cause: Option<Cause>,
     /// Its place among other runs in this process.
-    pub(crate) place: Place,
+    pub(crate) place: DispatchContext,
 }
 
 impl ReopenRequest {
@@ -67,7 +67,7 @@ impl ReopenRequest {
             other_agent: false,
             accept_lost_tail: false,
             cause: None,
-            place: Place::default(),
+            place: DispatchContext::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Agent {
     ) -> Result<RunOutcome, ResumeError> {
         let request = request.into();
         check_words(&request.by, request.message.as_deref())?;
-        let log = self.log_of(&request.run)?;
+        let log = self.require_log(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
         check_over(&known)?;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::outcome::RunOutcome;
-use crate::place::Place;
+use crate::place::DispatchContext;
 use crate::record::fold::{DefinedAs, Folded, fold, other_model};
 use crate::record::source::Source;
 use crate::resume_error::{ResumeError, check_words};
@@ -39,7 +39,7 @@ pub struct ResumeRequest {
     /// Whether it continues although its record has lost events that were acknowledged.
     pub accept_lost_tail: bool,
     /// Its place among other runs in this process.
-    pub(crate) place: Place,
+    pub(crate) place: DispatchContext,
 }
 
 impl ResumeRequest {
@@ -51,7 +51,7 @@ impl ResumeRequest {
             cancellation: CancellationToken::new(),
             other_agent: false,
             accept_lost_tail: false,
-            place: Place::default(),
+            place: DispatchContext::default(),
         }
     }
 
@@ -247,7 +247,7 @@ impl Agent {
         if request.by.trim().is_empty() {
             return Err(ResumeError::Blank("by"));
         }
-        let log = self.log_of(&request.run)?;
+        let log = self.require_log(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
         if known.is_open()
@@ -265,7 +265,7 @@ impl Agent {
         mut request: ResumeRequest,
         root: RunId,
     ) -> Result<RunOutcome, ResumeError> {
-        let log = self.log_of(&root)?;
+        let log = self.require_log(&root)?;
         let named = std::mem::replace(&mut request.run, root.clone());
         let known = log.summary(&root).await?.ok_or_else(|| LogError::NotFound(root.clone()))?;
         let defined_as = request.defined_as(&self.inner.definition);
@@ -313,7 +313,7 @@ impl Agent {
         } else if by.agent.is_some() {
             resumed = resumed.adopting(by);
         } else {
-            first.push(EventKind::from(resumed.machine().lost()));
+            first.push(EventKind::from(resumed.machine().find_lost_steps()));
         }
         resumed.go_on(first).await.map_err(Into::into)
     }
@@ -334,7 +334,7 @@ impl Agent {
     /// As [`Agent::run`]; the fork can be resumed.
     pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
         check_words(&request.by, None)?;
-        let log = self.log_of(&request.run)?;
+        let log = self.require_log(&request.run)?;
         let from = request.from.unwrap_or_else(|| Source::new(Arc::clone(&log)));
         let folded = fold(&*from.log, &request.run, DefinedAs::Recorded, Some(request.at)).await?;
         let is_silent = request.input.as_ref().is_none_or(|input| input.trim().is_empty());
@@ -361,7 +361,7 @@ impl Agent {
         let cancellation = request.cancellation;
         let copied =
             Copied { log, child, forked, records, folded, cancellation, is_from_elsewhere };
-        let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;
+        let copied = Resumed::open_fork(Arc::clone(&self.inner), copied).await;
         let redactor = &self.inner.redactor;
         let input = request.input.map(|text| Arc::from(redactor.redact_held(&text)));
         if copied.is_over() && is_silent {
@@ -378,7 +378,7 @@ impl Agent {
             let data = Value::from(&*input);
             first.push(SignalReceived::new(INPUT, data).into());
         }
-        let mut lost = copied.machine().lost();
+        let mut lost = copied.machine().find_lost_steps();
         // The model was not called for the fork yet.
         lost.models = 0;
         first.push(lost.into());
@@ -432,7 +432,7 @@ pub async fn replay(log: &dyn EventLog, run: &RunId) -> Result<Option<Finish>, R
 
 impl Agent {
     /// Returns the log; an agent without a log knows no runs.
-    pub(crate) fn log_of(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
+    pub(crate) fn require_log(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
         self.inner.log.clone().ok_or_else(|| LogError::NotFound(run.clone()))
     }
 
@@ -446,7 +446,7 @@ impl Agent {
     ///
     /// As [`replay`].
     pub async fn replay(&self, run: &RunId) -> Result<Option<Finish>, ResumeError> {
-        replay_as(&*self.log_of(run)?, run, Some(self)).await
+        replay_as(&*self.require_log(run)?, run, Some(self)).await
     }
 }
 
@@ -464,7 +464,7 @@ async fn replay_as(
         return Err(Divergence::beyond_the_end(seq, &missing.kind).into());
     }
     Ok(match machine.poll() {
-        backstop_react_machine::Output::Finish(finish) => Some(finish),
+        backstop_react_machine::MachineOutput::Finish(finish) => Some(finish),
         _ => None,
     })
 }

@@ -55,7 +55,7 @@ impl Agent {
         call: &CallId,
         settlement: Settlement,
     ) -> Result<(), ResumeError> {
-        let log = self.log_of(run)?;
+        let log = self.require_log(run)?;
         if settlement.by.trim().is_empty() {
             return Err(ResumeError::Blank("by"));
         }
@@ -82,23 +82,27 @@ impl Agent {
 }
 
 fn check_unsettled(folded: &Folded, call: &CallId) -> Result<(), ResumeError> {
-    let mut unsettled = folded.replayed.machine.unsettled().map(|(id, _)| id);
+    let mut unsettled = folded.replayed.machine.unsettled_calls().map(|(id, _)| id);
     if unsettled.any(|id| id == call) {
         return Ok(());
     }
-    let unsettled = folded.replayed.machine.unsettled().map(|(id, _)| id.clone()).collect();
+    let unsettled = folded.replayed.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     Err(ResumeError::call_not_open(folded.summary.run.clone(), call.clone(), unsettled))
 }
 
 /// Returns the event of a settlement.
-pub(crate) fn resolved(call: CallId, tool: &str, settlement: Settlement) -> ToolResolved {
+pub(crate) fn build_tool_resolved(
+    call: CallId,
+    tool: &str,
+    settlement: Settlement,
+) -> ToolResolved {
     let verdict = settlement.verdict();
     let Settlement { by, happened, output, .. } = settlement;
     let text = match (happened, &output) {
         (true, Some(output)) => {
             format!(
                 "{by} says that call `{call}` of `{tool}` happened. It answered: {}",
-                output.shown()
+                output.display_text()
             )
         }
         (true, None) => format!("{by} says that call `{call}` of `{tool}` happened."),
@@ -112,7 +116,7 @@ pub(crate) fn resolved(call: CallId, tool: &str, settlement: Settlement) -> Tool
 }
 
 /// Returns the call of a settlement, and the settlement.
-pub(crate) fn settlement_of(row: InboxMessage) -> Option<(CallId, Settlement)> {
+pub(crate) fn read_settlement(row: InboxMessage) -> Option<(CallId, Settlement)> {
     match row.request {
         InboxRequest::Settle { call, settlement, .. } => Some((call, settlement)),
         _ => None,

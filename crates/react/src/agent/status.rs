@@ -46,17 +46,17 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
         LogError::unreadable_run(run.clone(), error)
     })?;
     let budget = budget.unwrap_or_default();
-    let budget = budget.increased(&summary.raised.as_deref().copied().unwrap_or_default());
-    Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
+    let budget = budget.with_increase(&summary.raised.as_deref().copied().unwrap_or_default());
+    Ok(Some(RunStatus { summary: add_cost(summary), budget, recent: recent? }))
 }
 
 /// Adds the cost of a run so far, if the price is known.
 #[must_use]
-pub fn priced(mut summary: RunSummary) -> RunSummary {
+pub fn add_cost(mut summary: RunSummary) -> RunSummary {
     if summary.usage.cost_usd.is_none()
         && let Ok(Some(price)) = summary.terms.price().read::<Option<Price>>()
     {
-        summary.usage.cost_usd = Some(price.of(&summary.usage));
+        summary.usage.cost_usd = Some(price.compute_cost(&summary.usage));
     }
     summary
 }

@@ -19,11 +19,11 @@ use self::log_reader::{LogReader, UnreadEvents};
 use self::task::RunTask;
 use crate::agent::Agent;
 use crate::error::RunFailure;
-use crate::feed::{Delta, Feed, Pending};
-use crate::live::Piece;
+use crate::feed::{MergedDelta, Pending, StreamFeed};
+use crate::live::LivePiece;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
-use crate::run::start::Start;
+use crate::run::start::StartingRun;
 
 /// An item of a [`RunStream`].
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub enum StreamItem {
         /// Number of the attempt of the call.
         attempt: u32,
         /// The piece.
-        piece: Piece,
+        piece: LivePiece,
     },
     /// Events that the stream read too late to have them in memory, and that could not be read from the log: the log
     /// failed, or stayed locked for 5 seconds. The run is not affected, and the events are in its record.
@@ -69,7 +69,7 @@ pub enum StreamItem {
 pub struct RunStream {
     run: RunId,
     session: SessionId,
-    feed: Arc<Feed>,
+    feed: Arc<StreamFeed>,
     task: RunTask,
     log_reader: LogReader,
     ready: VecDeque<StreamItem>,
@@ -90,7 +90,7 @@ impl Agent {
     ///
     /// ```
     /// use backstop_provider::ScriptedProvider;
-    /// use backstop_react::{Agent, Piece, StreamItem};
+    /// use backstop_react::{Agent, LivePiece, StreamItem};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,7 +98,7 @@ impl Agent {
     /// let mut stream = agent.stream("What is 40 + 2?");
     /// while let Some(item) = stream.next().await {
     ///     match item {
-    ///         StreamItem::Delta { piece: Piece::Text(text), .. } => print!("{text}"),
+    ///         StreamItem::Delta { piece: LivePiece::Text(text), .. } => print!("{text}"),
     ///         StreamItem::Ended(result) => println!("\n{:?}", result?.stop),
     ///         _ => {}
     ///     }
@@ -115,8 +115,8 @@ impl Agent {
     /// [`AgentBuilder::stream`]: crate::AgentBuilder::stream
     pub fn stream(&self, request: impl Into<RunRequest>) -> RunStream {
         let log = self.inner.log.clone();
-        let feed = Arc::new(Feed::new(log.is_some()));
-        let start = Start::new(Arc::clone(&self.inner), request.into());
+        let feed = Arc::new(StreamFeed::new(log.is_some()));
+        let start = StartingRun::new(Arc::clone(&self.inner), request.into());
         let start = Box::new(start.feeding(Arc::clone(&feed)));
         let (run, session) = (start.run.clone(), start.session.clone());
         let clock = &self.inner.clock;
@@ -171,7 +171,9 @@ impl RunStream {
             match self.next().await {
                 Some(StreamItem::Ended(result)) => return result,
                 Some(_) => {}
-                None => return Err(RunFailure::lost(self.run.clone(), self.session.clone())),
+                None => {
+                    return Err(RunFailure::from_lost_task(self.run.clone(), self.session.clone()));
+                }
             }
         }
     }
@@ -207,17 +209,17 @@ impl RunStream {
         }
     }
 
-    fn take_delta(&mut self, delta: Delta) {
-        let Delta { call, attempt, is_thinking, text } = delta;
+    fn take_delta(&mut self, delta: MergedDelta) {
+        let MergedDelta { call, attempt, is_thinking, text } = delta;
         if self.shown.attempt != attempt {
             self.shown = ShownDeltas { attempt, ..ShownDeltas::default() };
         }
         let piece = if is_thinking {
             self.shown.thinking_bytes += text.len();
-            Piece::Thinking(text.into())
+            LivePiece::Thinking(text.into())
         } else {
             self.shown.text_bytes += text.len();
-            Piece::Text(text.into())
+            LivePiece::Text(text.into())
         };
         self.ready.push_back(StreamItem::Delta { call, attempt, piece });
     }
@@ -236,11 +238,11 @@ impl RunStream {
                 let thinking = thinking.get(self.shown.thinking_bytes..).unwrap_or_default();
                 let text = responded.text.get(self.shown.text_bytes..).unwrap_or_default();
                 if !thinking.is_empty() {
-                    let piece = Piece::Thinking(thinking.into());
+                    let piece = LivePiece::Thinking(thinking.into());
                     self.ready.push_back(StreamItem::Delta { call, attempt, piece });
                 }
                 if !text.is_empty() {
-                    let piece = Piece::Text(text.into());
+                    let piece = LivePiece::Text(text.into());
                     self.ready.push_back(StreamItem::Delta { call, attempt, piece });
                 }
             }

@@ -1,6 +1,6 @@
 //! Answers as values of the caller's own types.
 
-use backstop_tool::schema_of;
+use backstop_tool::generate_schema;
 use layer0::JsonText;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -64,7 +64,7 @@ impl Agent {
         &self,
         request: impl Into<RunRequest>,
     ) -> Result<TypedOutcome<T>, RunFailure> {
-        let outcome = self.run(request.into().output_schema(schema_of::<T>())).await?;
+        let outcome = self.run(request.into().output_schema(generate_schema::<T>())).await?;
         if outcome.stop.reason().is_some() {
             return Ok(TypedOutcome { value: None, outcome });
         }

@@ -16,21 +16,21 @@ use layer0::usage::{Allowance, Usage};
 use tokio::sync::{Notify, watch};
 
 use crate::effect::Asks;
-use crate::journal::{Ask, Told};
+use crate::journal::{StepReply, StepRequest};
 
 /// The progress of a child run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct ChildProgress {
     pub(super) usage: Usage,
     pub(super) end: Option<(Outcome, Option<Code>)>,
 }
 
 /// The operator's end of a dispatch.
-pub(super) struct Link {
+pub(super) struct DispatchLink {
     asks: Arc<Asks>,
     run: RunId,
-    progress: watch::Sender<Progress>,
-    waits: Arc<Waits>,
+    progress: watch::Sender<ChildProgress>,
+    waits: Arc<CallWaits>,
     /// The lease of the caller.
     lease: Option<Arc<dyn Lease>>,
     /// Whether a wait was reported to the caller since the last attempt.
@@ -39,7 +39,7 @@ pub(super) struct Link {
 
 /// The waits of one call: its time does not pass while all its child runs wait. While it asks a person, this includes a
 /// call without child runs.
-pub(super) struct Waits {
+pub(super) struct CallWaits {
     pub(super) limit: Limit,
     open: Mutex<CallWork>,
     /// Notified when a child run has ended.
@@ -57,7 +57,7 @@ struct CallWork {
     asks_person: bool,
 }
 
-impl Waits {
+impl CallWaits {
     pub(super) fn new(limit: Limit) -> Self {
         Self { limit, open: Mutex::default(), changed: Notify::new() }
     }
@@ -82,14 +82,14 @@ impl Waits {
     }
 }
 
-impl Link {
+impl DispatchLink {
     pub(super) fn new(
         asks: Arc<Asks>,
         run: RunId,
-        waits: Arc<Waits>,
+        waits: Arc<CallWaits>,
         lease: Option<Arc<dyn Lease>>,
-    ) -> (Arc<Self>, watch::Receiver<Progress>) {
-        let (progress, followed) = watch::channel(Progress::default());
+    ) -> (Arc<Self>, watch::Receiver<ChildProgress>) {
+        let (progress, followed) = watch::channel(ChildProgress::default());
         waits.change(|open| open.runs += 1);
         let has_waited = AtomicBool::default();
         (Arc::new(Self { asks, run, progress, waits, lease, has_waited }), followed)
@@ -102,7 +102,7 @@ impl Link {
 
     /// Sets the operator's end. An operator that answers that it waits, without having reported the wait to its caller,
     /// has failed: nothing would ever resume it.
-    pub(super) fn ended(&self, result: &Result<Answer, OrchError>) {
+    pub(super) fn record_end(&self, result: &Result<Answer, OrchError>) {
         self.progress.send_modify(|progress| {
             progress.end = Some(match result {
                 Ok(answer) if answer.stop == Stop::WaitingApproval && !self.has_waited() => {
@@ -122,8 +122,8 @@ impl Link {
 }
 
 #[async_trait]
-impl Caller for Link {
-    fn used(&self, usage: Usage) {
+impl Caller for DispatchLink {
+    fn report_usage(&self, usage: Usage) {
         self.progress.send_modify(|progress| progress.usage = usage);
     }
 
@@ -131,8 +131,8 @@ impl Caller for Link {
         self.has_waited.store(true, Ordering::Release);
         self.waits.change(|open| open.waiting += 1);
         let _waits = NoLonger(&self.waits);
-        let goes_on = GoesOn(self);
-        let told = self.asks.ask(Ask::Wait { run: self.run.clone(), waiting }).await;
+        let goes_on = ReportedWait(self);
+        let told = self.asks.ask(StepRequest::Wait { run: self.run.clone(), waiting }).await;
         std::mem::forget(goes_on);
         if told.is_none() {
             // The caller is over, and has stopped this run.
@@ -141,15 +141,15 @@ impl Caller for Link {
     }
 
     async fn more(&self, given: u32) -> Option<Allowance> {
-        match self.asks.ask(Ask::More { run: self.run.clone(), given }).await {
-            Some(Told::More(more)) => more,
+        match self.asks.ask(StepRequest::More { run: self.run.clone(), given }).await {
+            Some(StepReply::More(more)) => more,
             _ => None,
         }
     }
 
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
         self.has_waited.store(false, Ordering::Release);
-        match self.asks.ask(Ask::Retry { run: self.run.clone(), attempt }).await {
+        match self.asks.ask(StepRequest::Retry { run: self.run.clone(), attempt }).await {
             Some(_) => Ok(()),
             None => Err(OrchError::DispatchFailed("the run that dispatches is over".to_owned())),
         }
@@ -170,16 +170,16 @@ impl Caller for Link {
 }
 
 /// Guard of a wait: when dropped, reports the end of the wait to the caller.
-struct GoesOn<'a>(&'a Link);
+struct ReportedWait<'a>(&'a DispatchLink);
 
-impl Drop for GoesOn<'_> {
+impl Drop for ReportedWait<'_> {
     fn drop(&mut self) {
-        self.0.asks.tell(Ask::GoesOn { run: self.0.run.clone() });
+        self.0.asks.tell(StepRequest::GoesOn { run: self.0.run.clone() });
     }
 }
 
 /// Guard of a wait: when dropped, counts the run as running again.
-struct NoLonger<'a>(&'a Waits);
+struct NoLonger<'a>(&'a CallWaits);
 
 impl Drop for NoLonger<'_> {
     fn drop(&mut self) {
@@ -188,7 +188,7 @@ impl Drop for NoLonger<'_> {
 }
 
 /// The wait of a call for a person.
-pub(crate) struct PersonWait(Arc<Waits>);
+pub(crate) struct PersonWait(Arc<CallWaits>);
 
 impl Drop for PersonWait {
     fn drop(&mut self) {

@@ -14,16 +14,16 @@ use layer0::message::Image;
 
 use super::effects::Effects;
 use super::failure::{Failing, is_stored};
-use super::hooks::{Hooks, Kind};
+use super::hooks::{HookKind, Hooks};
 use super::large_result::ShownResult;
-use super::stop::Stop;
-use crate::agent::inner::Inner;
+use super::stop::StopFlag;
+use crate::agent::inner::AgentInner;
 use crate::effect::stoppable::unless_stopped;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 
 /// The result of a tool that succeeded.
-pub(super) struct Output {
+pub(super) struct ToolOutput {
     pub(super) text: JsonText,
     /// Images of the result.
     pub(super) images: Arc<[Image]>,
@@ -34,14 +34,14 @@ pub(super) struct Output {
 }
 
 /// An output without images or standard error.
-impl From<JsonText> for Output {
+impl From<JsonText> for ToolOutput {
     fn from(text: JsonText) -> Self {
         Self { text, images: Arc::default(), stderr: None, done_before: None }
     }
 }
 
 /// Returns the event of a tool call's retry.
-pub(super) fn attempted(
+pub(super) fn build_tool_attempted(
     effects: &Effects,
     execution: &Execution,
     error: &ToolError,
@@ -49,7 +49,7 @@ pub(super) fn attempted(
 ) -> ToolAttempted {
     let text = error.kind().to_string();
     // Redacted before it is cut: a secret could otherwise be cut in half.
-    let message = Summary::of(&effects.agent.redactor.redact(&text), None).text;
+    let message = Summary::from_error(&effects.agent.redactor.redact(&text), None).text;
     let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
     let call_id = execution.run.call_id.clone();
     ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
@@ -61,8 +61,8 @@ pub(super) async fn answer(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
-    result: Result<Output, ToolError>,
-    stop: &Stop,
+    result: Result<ToolOutput, ToolError>,
+    stop: &StopFlag,
 ) -> Vec<EventKind> {
     let Effects { agent, context, .. } = effects;
     let Execution { run, elapsed, .. } = execution;
@@ -71,15 +71,18 @@ pub(super) async fn answer(
     let failing = failing.may_have_acted(!admitted.spec().idempotent);
     let stores = admitted.stores_errors();
     let mut facts = match result {
-        Ok(Output { text: output, images, stderr, done_before }) => {
+        Ok(ToolOutput { text: output, images, stderr, done_before }) => {
             let output = agent.redactor.redact_held_json(output);
             // The output of a detail tool is bounded already.
-            let shown =
-                if stores { ShownResult::of(output, agent) } else { ShownResult::Whole(output) };
+            let shown = if stores {
+                ShownResult::measure(output, agent)
+            } else {
+                ShownResult::Whole(output)
+            };
             let (note, output) = shown.keep(agent, &failing).await;
             let (stderr_note, stderr) = keep_stderr(stderr, agent, &failing).await;
             let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
-            let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
+            let responded = ToolResponded::success(call_id, tool, output, duration_ms);
             let responded = responded.images(images).stderr(stderr).done_before(done_before);
             note.into_iter().chain(stderr_note).chain([responded.into()]).collect()
         }
@@ -92,7 +95,7 @@ pub(super) async fn answer(
             match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
                 Some(store) if !stores => {
                     let why = Chain(store).to_string();
-                    vec![failing.degraded("get", store.code(), &why), answer]
+                    vec![failing.build_degraded("get", store.code(), &why), answer]
                 }
                 _ => vec![answer],
             }
@@ -107,7 +110,7 @@ pub(super) async fn answer_recorded(
     effects: &Effects,
     execution: &Execution,
     mut facts: Vec<EventKind>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Vec<EventKind> {
     call_hooks(effects, execution, &mut facts, stop).await;
     facts
@@ -116,13 +119,13 @@ pub(super) async fn answer_recorded(
 /// Redacts standard error; large text is stored, and its beginning is returned.
 async fn keep_stderr(
     stderr: Option<Arc<str>>,
-    agent: &Inner,
+    agent: &AgentInner,
     failing: &Failing<'_>,
 ) -> (Option<EventKind>, Option<Arc<str>>) {
     let Some(stderr) = stderr else { return (None, None) };
     let text = JsonText::string(&agent.redactor.redact_held(&stderr));
-    let (note, shown) = ShownResult::of(text, agent).keep(agent, failing).await;
-    (note, Some(shown.shown().trim_end().into()))
+    let (note, shown) = ShownResult::measure(text, agent).keep(agent, failing).await;
+    (note, Some(shown.display_text().trim_end().into()))
 }
 
 /// Calls the hooks of a tool that ran. Their entries come before the answer in the record.
@@ -130,9 +133,9 @@ async fn call_hooks(
     effects: &Effects,
     execution: &Execution,
     facts: &mut Vec<EventKind>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) {
-    let hooks = Hooks::of(&effects.agent);
+    let hooks = Hooks::new(&effects.agent);
     let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
     if !hooks.has(HookPoint::AfterTool) || stop.is_stopped() {
         return;
@@ -150,7 +153,7 @@ async fn call_hooks(
             Some(lease) => begin_work(&**lease).await,
             None => None,
         };
-        hooks.call(moment, &effects.context, Kind::All).await
+        hooks.call(moment, &effects.context, HookKind::All).await
     };
     let Some(called) = unless_stopped(stop, calling).await else { return };
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));

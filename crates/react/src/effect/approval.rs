@@ -14,7 +14,7 @@ use super::effects::Effects;
 use crate::approval::{ApprovalRequest, Approver};
 use crate::decide_error::DecideError;
 use crate::hook::HookContext;
-use crate::journal::{End, Said};
+use crate::journal::{ApprovalReply, StepEnd};
 use crate::record::recordable::redacted_decision;
 
 /// Maximum number of questions to an approver whose decisions are refused: a program may repeat the same decision
@@ -22,44 +22,48 @@ use crate::record::recordable::redacted_decision;
 const MAX_ASKS: usize = 10;
 
 /// Asks the approver.
-pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
+pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> StepEnd {
     let Some(approver) = effects.agent.approver.clone() else {
-        return End::Approval(approval, Said::Nothing);
+        return StepEnd::Approval(approval, ApprovalReply::Nothing);
     };
     let (HookContext { run, session }, at) = (effects.context.clone(), effects.agent.clock.now());
-    let schema = schema_of(effects, &approval.tool);
+    let schema = find_arguments_schema(effects, &approval.tool);
     let request = ApprovalRequest::new(run, session, at, Approval::clone(&approval), schema);
     // It may panic before it returns a future.
     let asked = AssertUnwindSafe(async { decide(effects, &*approver, &request).await });
     let said = asked.catch_unwind().await.unwrap_or_else(|panic| {
-        let why = text::panicked(panic);
+        let why = text::panic_message(panic);
         tracing::warn!("the approver panicked: {why}");
-        Said::Nothing
+        ApprovalReply::Nothing
     });
-    End::Approval(approval, said)
+    StepEnd::Approval(approval, said)
 }
 
 /// Asks until a decision is accepted; an approver whose decision is refused gets the reason.
-async fn decide(effects: &Effects, approver: &dyn Approver, request: &ApprovalRequest) -> Said {
+async fn decide(
+    effects: &Effects,
+    approver: &dyn Approver,
+    request: &ApprovalRequest,
+) -> ApprovalReply {
     let mut why = None;
     for _ in 0..MAX_ASKS {
         let Some(decision) = approver.decide(request).await else { break };
         let redactor = &effects.agent.redactor;
-        match accepted(redactor, request, decision) {
-            Ok(decision) => return Said::Decision(decision),
+        match check_decision(redactor, request, decision) {
+            Ok(decision) => return ApprovalReply::Decision(decision),
             Err(error) => {
                 let (id, text) = (&request.approval.id, Chain(&error).to_string());
                 tracing::warn!(%id, error = text, "a decision does not count; it is asked again");
-                approver.refused(request, &error).await;
+                approver.receive_refusal(request, &error).await;
                 why = Some(text);
             }
         }
     }
-    why.map_or(Said::Nothing, Said::Refused)
+    why.map_or(ApprovalReply::Nothing, ApprovalReply::Refused)
 }
 
 /// Returns a decision in its recorded form, if it is accepted.
-fn accepted(
+fn check_decision(
     redactor: &Redactor,
     request: &ApprovalRequest,
     decision: Decision,
@@ -69,7 +73,7 @@ fn accepted(
 }
 
 /// Returns the schema of a tool's arguments, which changed arguments have to fit.
-fn schema_of(effects: &Effects, tool: &str) -> JsonText {
+fn find_arguments_schema(effects: &Effects, tool: &str) -> JsonText {
     let spec = effects.agent.definition.tools.iter().find(|spec| *spec.name == *tool);
     spec.map(|spec| spec.schema.clone()).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::asks::Asks;
 use super::effects::Effects;
 use crate::dispatch::Dispatcher;
-use crate::journal::{Ask, PersonAsk, Told};
+use crate::journal::{PersonAsk, StepReply, StepRequest};
 
 /// Maximum number of questions in one call, so that a server that keeps asking releases the person.
 const MAX_ASKS: u32 = 160;
@@ -71,10 +71,10 @@ impl People for AskingCall {
         // The tool's time limit does not shorten the time to answer.
         let _wait = self.dispatcher.ask_person();
         let withdraws = Withdraws(self);
-        let told = self.asks.ask(Ask::Person(Box::new(ask))).await;
+        let told = self.asks.ask(StepRequest::Person(Box::new(ask))).await;
         std::mem::forget(withdraws);
         match told {
-            Some(Told::Given(given)) => Ok(given),
+            Some(StepReply::Given(given)) => Ok(given),
             // The run closes the question before it releases the call.
             _ => Ok(Given::NobodyThere),
         }
@@ -89,7 +89,7 @@ impl Drop for Withdraws<'_> {
         let AskingCall { call, asks, given_up, .. } = self.0;
         // The answer of a call that was given up closes its question.
         if !given_up.is_cancelled() {
-            asks.tell(Ask::NoPerson { call: call.clone() });
+            asks.tell(StepRequest::NoPerson { call: call.clone() });
         }
     }
 }

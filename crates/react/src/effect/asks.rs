@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::oneshot;
 
-use crate::journal::{Ask, Told};
+use crate::journal::{StepReply, StepRequest};
 
 /// Queue of requests until the run takes them; the run may be over.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Asks(Mutex<AskQueue>);
 
 #[derive(Default)]
 struct AskQueue {
-    asked: VecDeque<(Ask, oneshot::Sender<Told>)>,
+    asked: VecDeque<(StepRequest, oneshot::Sender<StepReply>)>,
     reader: Option<Waker>,
     /// Number of requested dispatches.
     dispatches: u64,
@@ -25,12 +25,12 @@ struct AskQueue {
 
 impl Asks {
     /// Sends a request to the run and returns its answer; `None` if the run is over.
-    pub(crate) async fn ask(&self, ask: Ask) -> Option<Told> {
+    pub(crate) async fn ask(&self, ask: StepRequest) -> Option<StepReply> {
         self.push(ask).await.ok()
     }
 
     /// Sends a request without an answer to the run.
-    pub(crate) fn tell(&self, ask: Ask) {
+    pub(crate) fn tell(&self, ask: StepRequest) {
         drop(self.push(ask));
     }
 
@@ -41,7 +41,7 @@ impl Asks {
         queue.dispatches
     }
 
-    fn push(&self, ask: Ask) -> oneshot::Receiver<Told> {
+    fn push(&self, ask: StepRequest) -> oneshot::Receiver<StepReply> {
         let (told, answer) = oneshot::channel();
         let mut queue = self.queue();
         if queue.is_closed {
@@ -58,11 +58,16 @@ impl Asks {
         answer
     }
 
-    pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<(Ask, oneshot::Sender<Told>)> {
+    pub(crate) fn poll_next(
+        &self,
+        context: &Context<'_>,
+    ) -> Poll<(StepRequest, oneshot::Sender<StepReply>)> {
         let mut queue = self.queue();
         while let Some((ask, told)) = queue.asked.pop_front() {
             // A question or dispatch that no call waits for any more is dropped.
-            if !(matches!(ask, Ask::Person(_) | Ask::Dispatch(_)) && told.is_closed()) {
+            if !(matches!(ask, StepRequest::Person(_) | StepRequest::Dispatch(_))
+                && told.is_closed())
+            {
                 return Poll::Ready((ask, told));
             }
         }

@@ -9,19 +9,26 @@ use layer0::id::{CallId, SessionId};
 use layer0::{JsonText, text};
 
 use super::effects::Effects;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::hook::HookContext;
 use crate::journal::Execution;
 
 /// Decides whether a call may run. The tool's own code, which returns its needs, may panic.
-pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
+pub(crate) fn admit(
+    agent: &AgentInner,
+    tool: &str,
+    arguments: JsonText,
+) -> Result<Admitted, ToolError> {
     let admit = || agent.tools.admit(tool, arguments, &agent.grants);
     std::panic::catch_unwind(AssertUnwindSafe(admit))
-        .unwrap_or_else(|panic| Err(ToolError::Panicked(text::panicked(panic))))
+        .unwrap_or_else(|panic| Err(ToolError::Panicked(text::panic_message(panic))))
 }
 
 /// Returns the admitted tool of an execution, or the error if the tool no longer exists.
-pub(super) fn admitted(effects: &Effects, execution: &Execution) -> Result<Admitted, ToolError> {
+pub(super) fn admit_execution(
+    effects: &Effects,
+    execution: &Execution,
+) -> Result<Admitted, ToolError> {
     match &execution.admitted {
         Some(admitted) => Ok(admitted.clone()),
         None => admit(&effects.agent, &execution.run.tool, execution.run.arguments.clone()),
@@ -29,13 +36,13 @@ pub(super) fn admitted(effects: &Effects, execution: &Execution) -> Result<Admit
 }
 
 /// Returns the time limit of a tool.
-pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
+pub(super) fn resolve_time_limit(agent: &AgentInner, admitted: &Admitted) -> Duration {
     let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
     admitted.spec().timeout.unwrap_or(limit)
 }
 
 /// Returns the context that a tool gets for a call.
-pub(super) fn context_of(
+pub(super) fn build_tool_context(
     effects: &Effects,
     call_id: &CallId,
     sessions: &Arc<[SessionId]>,
@@ -43,7 +50,7 @@ pub(super) fn context_of(
 ) -> ToolContext {
     let agent = &effects.agent;
     let HookContext { run, session } = effects.context.clone();
-    let deadline = agent.clock.now().after(limit_of(agent, admitted));
+    let deadline = agent.clock.now().after(resolve_time_limit(agent, admitted));
     let (sessions, call_id) = (Arc::clone(sessions), call_id.clone());
     let mut context = ToolContext::reading(run, session, sessions, call_id, deadline);
     context.granted = Arc::clone(admitted.needs());

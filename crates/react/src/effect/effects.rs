@@ -10,21 +10,21 @@ use layer0::operator::{Caller, Signals};
 
 use super::asks::Asks;
 use super::late::Late;
-use crate::agent::inner::Inner;
-use crate::feed::Feed;
+use crate::agent::inner::AgentInner;
+use crate::feed::StreamFeed;
 use crate::hook::{HookContext, HookError};
-use crate::place::Place;
+use crate::place::DispatchContext;
 
 /// Performs the steps of one run.
 pub(crate) struct Effects {
-    pub(super) agent: Arc<Inner>,
+    pub(super) agent: Arc<AgentInner>,
     pub(super) context: HookContext,
     /// Feed of the run's stream; `None` without a reader.
-    pub(super) feed: Option<Arc<Feed>>,
+    pub(super) feed: Option<Arc<StreamFeed>>,
     pub(super) late: Arc<Late>,
     pub(super) asks: Arc<Asks>,
     /// Place of the run among other runs.
-    pub(super) place: Place,
+    pub(super) place: DispatchContext,
     /// The lease of the run's claim, if there is one.
     lease: OnceLock<Arc<dyn Lease>>,
     errors: LiveErrors,
@@ -39,10 +39,10 @@ struct LiveErrors {
 
 impl Effects {
     pub(crate) fn new(
-        agent: Arc<Inner>,
+        agent: Arc<AgentInner>,
         context: HookContext,
-        feed: Option<Arc<Feed>>,
-        place: Place,
+        feed: Option<Arc<StreamFeed>>,
+        place: DispatchContext,
     ) -> Self {
         let (late, asks, errors) = (Arc::default(), Arc::default(), LiveErrors::default());
         Self { agent, context, feed, late, asks, place, lease: OnceLock::new(), errors }

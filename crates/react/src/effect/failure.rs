@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_error_store::{
-    ErrorStore, NewError, Origin, StoreError, Stored, Summary, fallback_text, readable, stored_text,
+    ErrorStore, NewError, Origin, StoreError, StoredError, Summary, fallback_text, readable,
+    stored_text,
 };
 use backstop_redact::Redactor;
 use backstop_tool::{ToolError, failed_text};
@@ -15,7 +16,7 @@ use layer0::{Code, Timestamp, code, text};
 use serde_json::json;
 use tracing::Instrument;
 
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::hook::HookContext;
 
 /// Maximum number of characters of an author's code.
@@ -39,7 +40,7 @@ pub(crate) struct Failing<'a> {
 
 impl<'a> Failing<'a> {
     pub(crate) fn new(
-        agent: &'a Inner,
+        agent: &'a AgentInner,
         context: &'a HookContext,
         call_id: &'a CallId,
         tool: &'a Arc<str>,
@@ -64,11 +65,11 @@ impl<'a> Failing<'a> {
         let message = text.lines().next().unwrap_or_default();
         let message = match (error.kind(), error.output()) {
             (ToolError::Interrupted, Some(cause)) => {
-                Cow::Owned(format!("{message}: {}", line_of(&self.redactor.redact(cause))))
+                Cow::Owned(format!("{message}: {}", shorten_to_line(&self.redactor.redact(cause))))
             }
             _ => Cow::Borrowed(message),
         };
-        self.responded(error, &text, &message, None)
+        self.build_tool_responded(error, &text, &message, None)
     }
 
     /// Records a failure from the tool's own code: the whole text in the store, one line for the model. Without a
@@ -87,13 +88,13 @@ impl<'a> Failing<'a> {
             self.redactor,
         );
         let degraded = match store {
-            None => self.degraded("store", code::STORE_CLOSED, "there is no error store"),
+            None => self.build_degraded("store", code::STORE_CLOSED, "there is no error store"),
             Some(store) => match store_once_more_if_locked(store, new.clone()).await {
-                Ok(stored) => return self.stored(error, &new, &stored),
+                Ok(stored) => return self.build_stored_events(error, &new, &stored),
                 Err(failed) => {
                     let why = Chain(&failed).to_string();
                     tracing::warn!(code = failed.code(), error = why, "error store failed");
-                    self.degraded("store", failed.code(), &why)
+                    self.build_degraded("store", failed.code(), &why)
                 }
             },
         };
@@ -107,11 +108,19 @@ impl<'a> Failing<'a> {
             _ => fallback_text(&readable(new.raw()), author_code.as_deref()),
         };
         let text = self.with_note(error, text);
-        vec![degraded, self.responded(error, &text, &self.message(error, new.summary()), None)]
+        vec![
+            degraded,
+            self.build_tool_responded(error, &text, &self.message(error, new.summary()), None),
+        ]
     }
 
     /// Returns the event of a failed operation of the error store.
-    pub(crate) fn degraded(&self, operation: &str, code: &'static str, why: &str) -> EventKind {
+    pub(crate) fn build_degraded(
+        &self,
+        operation: &str,
+        code: &'static str,
+        why: &str,
+    ) -> EventKind {
         ErrorStoreDegraded::new(operation, code, self.redactor.redact(why)).into()
     }
 
@@ -125,7 +134,12 @@ impl<'a> Failing<'a> {
         Origin::new(self.at, self.session.clone(), self.run.clone(), self.call_id.clone(), tool)
     }
 
-    fn stored(&self, error: &ToolError, new: &NewError, stored: &Stored) -> Vec<EventKind> {
+    fn build_stored_events(
+        &self,
+        error: &ToolError,
+        new: &NewError,
+        stored: &StoredError,
+    ) -> Vec<EventKind> {
         let summary = new.summary();
         let text =
             self.with_note(error, stored_text(&self.headline(error, summary), summary, stored));
@@ -134,7 +148,7 @@ impl<'a> Failing<'a> {
         let mut event = ErrorStored::new(id, call_id, tool, stored.occurrences, new.chars_kept());
         event.code = new.code().cloned();
         let message = self.message(error, summary);
-        vec![event.into(), self.responded(error, &text, &message, Some(stored))]
+        vec![event.into(), self.build_tool_responded(error, &text, &message, Some(stored))]
     }
 
     /// Returns the text for the model with the error's note in brackets below it.
@@ -196,18 +210,18 @@ impl<'a> Failing<'a> {
         }
     }
 
-    fn responded(
+    fn build_tool_responded(
         &self,
         error: &ToolError,
         text: &str,
         message: &str,
-        stored: Option<&Stored>,
+        stored: Option<&StoredError>,
     ) -> EventKind {
         let mut failure = ToolFailure::new(error.code(), message);
         failure.code = self.author_code(error);
         failure.error_id = stored.map(|stored| stored.id.clone());
         let (call_id, tool) = (self.call_id.clone(), Arc::clone(self.tool));
-        ToolResponded::failed(call_id, tool, text, self.duration_ms, failure).into()
+        ToolResponded::failure(call_id, tool, text, self.duration_ms, failure).into()
     }
 }
 
@@ -247,7 +261,7 @@ fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
 }
 
 /// Returns the beginning of a text in one line.
-fn line_of(text: &str) -> String {
+fn shorten_to_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" / ").chars().take(MAX_CAUSE_CHARS).collect()
 }
@@ -255,7 +269,7 @@ fn line_of(text: &str) -> String {
 pub(super) async fn store_once_more_if_locked(
     store: &dyn ErrorStore,
     error: NewError,
-) -> Result<Stored, StoreError> {
+) -> Result<StoredError, StoreError> {
     let span = tracing::info_span!("error_store.store", tool = %error.origin().tool);
     async {
         match store.store(error.clone()).await {

@@ -10,7 +10,7 @@ use backstop_clock::Clock;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
     NewResult, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError,
-    Stored,
+    StoredError,
 };
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -27,13 +27,13 @@ use tracing::instrument::WithSubscriber;
 type Answer<T, E = StoreError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// A store that answers every call within a limit, and never panics.
-pub(crate) struct Guarded<S: ?Sized> {
+pub(crate) struct GuardedStore<S: ?Sized> {
     store: Arc<S>,
     limit: Duration,
     clock: Arc<dyn Clock>,
 }
 
-impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
+impl<S: ?Sized + Send + Sync + 'static> GuardedStore<S> {
     pub(crate) fn new(store: Arc<S>, limit: Duration, clock: &Arc<dyn Clock>) -> Self {
         Self { store, limit, clock: Arc::clone(clock) }
     }
@@ -54,7 +54,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
         let work = async move {
             let asked = AssertUnwindSafe(async { printable(call(store).await) }).catch_unwind();
             let result = asked.await.unwrap_or_else(|panic| {
-                let why = format!("it panicked: {}", text::panicked(panic));
+                let why = format!("it panicked: {}", text::panic_message(panic));
                 Err(E::because(why))
             });
             // A late result is discarded.
@@ -81,7 +81,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
     fn hold(&self, hold: impl FnOnce(&S) -> Hold) -> Hold {
         let held = AssertUnwindSafe(|| hold(&self.store));
         std::panic::catch_unwind(held).unwrap_or_else(|panic| {
-            let why = text::panicked(panic);
+            let why = text::panic_message(panic);
             tracing::warn!("a store panicked: {why}");
             Hold::none()
         })
@@ -123,7 +123,7 @@ impl Drop for StopStoreOnDrop {
     }
 }
 
-impl Guarded<dyn StateStore> {
+impl GuardedStore<dyn StateStore> {
     pub(crate) async fn read(
         &self,
         scope: &Scope,
@@ -143,8 +143,8 @@ impl Guarded<dyn StateStore> {
 }
 
 #[async_trait]
-impl ErrorStore for Guarded<dyn ErrorStore> {
-    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+impl ErrorStore for GuardedStore<dyn ErrorStore> {
+    async fn store(&self, error: NewError) -> Result<StoredError, StoreError> {
         self.ask(|store| Box::pin(async move { store.store(error).await })).await
     }
 
@@ -188,12 +188,12 @@ impl ErrorStore for Guarded<dyn ErrorStore> {
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
-        Guarded::hold(self, |store| store.hold(session))
+        GuardedStore::hold(self, |store| store.hold(session))
     }
 }
 
 #[async_trait]
-impl ResultStore for Guarded<dyn ResultStore> {
+impl ResultStore for GuardedStore<dyn ResultStore> {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         self.ask(|store| Box::pin(async move { store.put(result).await })).await
     }
@@ -230,6 +230,6 @@ impl ResultStore for Guarded<dyn ResultStore> {
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
-        Guarded::hold(self, |store| store.hold(session))
+        GuardedStore::hold(self, |store| store.hold(session))
     }
 }

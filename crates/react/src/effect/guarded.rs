@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_tool::{Admitted, ToolContext, ToolError, Written};
+use backstop_tool::{Admitted, PartialOutput, ToolContext, ToolError};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::failure::Chain;
@@ -49,7 +49,7 @@ pub(crate) async fn execute(
         let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
         let mut call = pin!(Some(call.catch_unwind()));
         // Begins when the tool first waits: a tool that is ready at once needs no timer.
-        let mut passed = pin!(timer.limit().passed());
+        let mut passed = pin!(timer.limit().wait_for_end());
         let answered =
             poll_fn(|context| match call.as_mut().as_pin_mut().map(|it| it.poll(context)) {
                 Some(Poll::Ready(answered)) => Poll::Ready(Some(answered)),
@@ -61,12 +61,12 @@ pub(crate) async fn execute(
                 drop_guarded(answered);
                 (Err(timed_out(limit, &written_inside)), true)
             }
-            Some(Ok(Ok(output))) => (checked(&admitted, &context, output), false),
+            Some(Ok(Ok(output))) => (check_new_output(&admitted, &context, output), false),
             Some(Ok(Err(error))) => (Err(printable(error)), false),
-            Some(Err(panic)) => (Err(ToolError::Panicked(text::panicked(panic))), false),
+            Some(Err(panic)) => (Err(ToolError::Panicked(text::panic_message(panic))), false),
             None => {
                 token.cancel();
-                guarded(|| call.set(None));
+                catch_drop_panic(|| call.set(None));
                 (Err(timed_out(limit, &written_inside)), false)
             }
         }
@@ -92,7 +92,7 @@ pub(crate) async fn execute(
     };
     let task = task.abort_handle();
     let _guard = StopOnDrop { task, cancel: Some(cancel) };
-    match select(answered, pin!(dispatcher.limit().passed())).await {
+    match select(answered, pin!(dispatcher.limit().wait_for_end())).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
         // It may have answered in time without having been polled until now.
@@ -112,7 +112,7 @@ pub(crate) async fn ask<T>(
     let asked = Box::pin(asked.catch_unwind());
     match select(asked, clock.sleep(limit)).await {
         Either::Left((Ok(answer), _)) => answer.map_err(printable),
-        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(text::panicked(panic))),
+        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(text::panic_message(panic))),
         Either::Right(((), asked)) => {
             drop_guarded(asked);
             Err(ToolError::timeout(limit))
@@ -128,26 +128,26 @@ pub(crate) async fn forward(
     let tool = Arc::clone(admitted.tool());
     let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
     match call.catch_unwind().await {
-        Ok(Ok(output)) => checked(&admitted, &context, output),
+        Ok(Ok(output)) => check_new_output(&admitted, &context, output),
         Ok(Err(error)) => Err(printable(error)),
-        Err(panic) => Err(ToolError::Panicked(text::panicked(panic))),
+        Err(panic) => Err(ToolError::Panicked(text::panic_message(panic))),
     }
 }
 
 /// Returns the output of a tool, if it fits the schema; the recorded output of an earlier call was checked then.
-fn checked(
+fn check_new_output(
     admitted: &Admitted,
     context: &ToolContext,
     output: JsonText,
 ) -> Result<JsonText, ToolError> {
-    match Dispatcher::of(context).and_then(Dispatcher::prior) {
+    match Dispatcher::from_context(context).and_then(Dispatcher::prior) {
         Some(_) => Ok(output),
         None => admitted.check_output(&output).map(|()| output),
     }
 }
 
 /// Returns the error of a call that took too long, with the tool's output so far.
-fn timed_out(limit: Duration, written: &Written) -> ToolError {
+fn timed_out(limit: Duration, written: &PartialOutput) -> ToolError {
     let error = ToolError::timeout(limit);
     match so_far(written) {
         Some(output) => error.with_output(output),
@@ -156,10 +156,10 @@ fn timed_out(limit: Duration, written: &Written) -> ToolError {
 }
 
 /// Returns the tool's output so far, as read by its own code.
-pub(super) fn so_far(written: &Written) -> Option<String> {
+pub(super) fn so_far(written: &PartialOutput) -> Option<String> {
     let read = std::panic::catch_unwind(AssertUnwindSafe(|| written.so_far()));
     read.unwrap_or_else(|panic| {
-        tracing::warn!("what a tool wrote cannot be read: {}", text::panicked(panic));
+        tracing::warn!("what a tool wrote cannot be read: {}", text::panic_message(panic));
         None
     })
 }
@@ -182,13 +182,13 @@ impl Drop for StopOnDrop {
 
 /// Drops the application's code; a panic in its destructor has no further effect.
 pub(crate) fn drop_guarded<T>(others: T) {
-    guarded(|| drop(others));
+    catch_drop_panic(|| drop(others));
 }
 
-fn guarded(drop: impl FnOnce()) {
+fn catch_drop_panic(drop: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(drop)) {
         // Computed outside the macro, which evaluates it only if there is a subscriber.
-        let why = text::panicked(panic);
+        let why = text::panic_message(panic);
         tracing::warn!("a future panicked when it was dropped: {why}");
     }
 }
@@ -199,7 +199,7 @@ fn printable(error: ToolError) -> ToolError {
     match std::panic::catch_unwind(print) {
         Ok(()) => error,
         Err(panic) => {
-            let why = format!("its error cannot be printed: {}", text::panicked(panic));
+            let why = format!("its error cannot be printed: {}", text::panic_message(panic));
             std::mem::forget(error);
             ToolError::Panicked(why)
         }

@@ -17,11 +17,11 @@ use layer0::stop::Outcome;
 use layer0::{JsonText, code, text};
 
 use super::effects::Effects;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::effect::guarded::drop_guarded;
 use crate::effect::kept_text::{FailureSource, keep_text};
-use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
-use crate::journal::{End, Gated, Note, Notes, StopFact};
+use crate::hook::{GateVerdict, Hook, HookContext, HookError, Moment};
+use crate::journal::{Gated, PendingEvent, PendingEvents, StepEnd, StopFact};
 
 /// The reason against a call whose gate changes arguments that a person approved.
 const CHANGES: &str = "it changes arguments that a person gave";
@@ -30,7 +30,7 @@ const SECRET: &str = "the arguments that it gives hold a secret of this process"
 
 /// The kind of hooks to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum HookKind {
     All,
     Gates,
     Observers,
@@ -43,21 +43,21 @@ pub(crate) struct Hooks<'a> {
     limit: Duration,
     clock: &'a Arc<dyn Clock>,
     redactor: &'a Redactor,
-    agent: &'a Inner,
+    agent: &'a AgentInner,
 }
 
 /// The results of a point's hooks.
 #[derive(Default)]
-pub(crate) struct Called {
+pub(crate) struct HookResults {
     /// `hook.failed` events of hooks with `fail_open`.
     pub(crate) notes: Vec<EventKind>,
     /// The arguments that a gate set, and its name.
     pub(crate) arguments: Option<(String, JsonText)>,
-    pub(crate) stop: Option<HookStop>,
+    pub(crate) stop: Option<HookStopReason>,
 }
 
 /// The reason of a stop.
-pub(crate) enum HookStop {
+pub(crate) enum HookStopReason {
     /// A gate aborted: the hook and its reason.
     Aborted { hook: String, reason: String },
     /// A hook without `fail_open` failed.
@@ -65,7 +65,7 @@ pub(crate) enum HookStop {
 }
 
 impl<'a> Hooks<'a> {
-    pub(crate) fn of(agent: &'a Inner) -> Self {
+    pub(crate) fn new(agent: &'a AgentInner) -> Self {
         Self {
             hooks: &agent.hooks,
             limit: Duration::from_millis(agent.definition.limits.hook_timeout_ms),
@@ -85,14 +85,14 @@ impl<'a> Hooks<'a> {
         &self,
         moment: Moment<'_>,
         context: &HookContext,
-        kind: Kind,
-    ) -> Called {
-        let mut called = Called::default();
+        kind: HookKind,
+    ) -> HookResults {
+        let mut called = HookResults::default();
         for hook in self.hooks {
             let wanted = match kind {
-                Kind::All => true,
-                Kind::Gates => hook.is_gate(),
-                Kind::Observers => !hook.is_gate(),
+                HookKind::All => true,
+                HookKind::Gates => hook.is_gate(),
+                HookKind::Observers => !hook.is_gate(),
             };
             if !wanted || !hook.points().contains(&moment.point()) {
                 continue;
@@ -108,20 +108,20 @@ impl<'a> Hooks<'a> {
             };
             let seen = replaced.as_ref().map_or(moment, |call| Moment::BeforeTool { call });
             let error = match self.ask(hook, seen, context).await {
-                Ok(Verdict::Continue) => continue,
-                Ok(Verdict::Abort(reason)) => {
+                Ok(GateVerdict::Continue) => continue,
+                Ok(GateVerdict::Abort(reason)) => {
                     let kept = self.keep(hook, moment, context, code::HOOK_ABORTED, &reason);
                     let (hook, reason) = (hook.name().to_owned(), kept.await);
-                    called.stop = Some(HookStop::Aborted { hook, reason });
+                    called.stop = Some(HookStopReason::Aborted { hook, reason });
                     return called;
                 }
-                Ok(Verdict::ReplaceArguments(arguments)) => match moment {
+                Ok(GateVerdict::ReplaceArguments(arguments)) => match moment {
                     Moment::BeforeTool { .. } => {
                         let hook = hook.name().to_owned();
                         if self.redactor.redact_held_json(arguments.clone()) != arguments {
                             // The redacted arguments would run.
                             let reason = SECRET.to_owned();
-                            called.stop = Some(HookStop::Aborted { hook, reason });
+                            called.stop = Some(HookStopReason::Aborted { hook, reason });
                             return called;
                         }
                         called.arguments = Some((hook, arguments));
@@ -131,12 +131,12 @@ impl<'a> Hooks<'a> {
                 },
                 Err(error) => error,
             };
-            let fact = self.failed(hook, moment, context, &error).await;
+            let fact = self.report_failure(hook, moment, context, &error).await;
             if hook.fail_open() {
                 called.notes.push(fact);
                 continue;
             }
-            called.stop = Some(HookStop::Rejected { error, fact: Box::new(fact) });
+            called.stop = Some(HookStopReason::Rejected { error, fact: Box::new(fact) });
             return called;
         }
         called
@@ -147,7 +147,7 @@ impl<'a> Hooks<'a> {
         hook: &Hook,
         moment: Moment<'_>,
         context: &HookContext,
-    ) -> Result<Verdict, HookError> {
+    ) -> Result<GateVerdict, HookError> {
         let began = self.clock.monotonic();
         let asked = AssertUnwindSafe(async {
             // An error that cannot be printed counts as a panic.
@@ -160,7 +160,7 @@ impl<'a> Hooks<'a> {
                 Err(HookError::timeout(self.limit))
             }
             Either::Left((Ok(answer), _)) => answer.map_err(HookError::Failed),
-            Either::Left((Err(panic), _)) => Err(HookError::Panicked(text::panicked(panic))),
+            Either::Left((Err(panic), _)) => Err(HookError::Panicked(text::panic_message(panic))),
             Either::Right(((), asked)) => {
                 drop_guarded(asked);
                 Err(HookError::timeout(self.limit))
@@ -182,7 +182,7 @@ impl<'a> Hooks<'a> {
         keep_text(self.agent, context, source, said).await
     }
 
-    async fn failed(
+    async fn report_failure(
         &self,
         hook: &Hook,
         moment: Moment<'_>,
@@ -208,7 +208,7 @@ impl<'a> Hooks<'a> {
     }
 }
 
-impl HookStop {
+impl HookStopReason {
     /// Returns the event that ends the run, and keeps the live error if there is one.
     pub(super) fn into_fact(self, moment: Moment<'_>, effects: &Effects) -> StopFact {
         match self {
@@ -224,23 +224,23 @@ impl HookStop {
                     reason,
                     fail_open,
                 );
-                StopFact(Box::new(Note(aborted.into())))
+                StopFact(Box::new(PendingEvent(aborted.into())))
             }
             Self::Rejected { error, fact } => {
                 effects.keep_hook_error(error);
-                StopFact(Box::new(Note(*fact)))
+                StopFact(Box::new(PendingEvent(*fact)))
             }
         }
     }
 }
 
 /// Returns whether a hook of the agent is called at this point.
-pub(crate) fn has_hooks(agent: &Inner, point: HookPoint) -> bool {
-    Hooks::of(agent).has(point)
+pub(crate) fn has_hooks(agent: &AgentInner, point: HookPoint) -> bool {
+    Hooks::new(agent).has(point)
 }
 
 /// Calls the hooks of a pause.
-pub(super) async fn pause(effects: &Effects, pause: Pause) -> End {
+pub(super) async fn pause(effects: &Effects, pause: Pause) -> StepEnd {
     let reason;
     let moment = match &pause {
         Pause::RunStart { input } => Moment::RunStart { input },
@@ -256,32 +256,32 @@ pub(super) async fn pause(effects: &Effects, pause: Pause) -> End {
             reason = stop.reason();
             Moment::RunEnd { outcome: stop.outcome(), reason: reason.as_ref(), output }
         }
-        _ => return End::Hooks(Notes::default(), None),
+        _ => return StepEnd::Hooks(PendingEvents::default(), None),
     };
     at(effects, moment).await
 }
 
 /// Shows a signal to the hooks.
-pub(super) async fn signal(effects: &Effects, signal: &SignalReceived) -> End {
+pub(super) async fn signal(effects: &Effects, signal: &SignalReceived) -> StepEnd {
     at(effects, Moment::Signal { name: &signal.name, data: &signal.data }).await
 }
 
-async fn at(effects: &Effects, moment: Moment<'_>) -> End {
-    let called = Hooks::of(&effects.agent).call(moment, &effects.context, Kind::All).await;
+async fn at(effects: &Effects, moment: Moment<'_>) -> StepEnd {
+    let called = Hooks::new(&effects.agent).call(moment, &effects.context, HookKind::All).await;
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
-    End::Hooks(Notes(called.notes), stop)
+    StepEnd::Hooks(PendingEvents(called.notes), stop)
 }
 
 /// Asks the gates about every call. Gates check arguments that a person changed, but cannot change them: they are
 /// decided.
-pub(super) async fn gates(effects: &Effects, calls: &[ToolCall], changed: bool) -> End {
-    let hooks = Hooks::of(&effects.agent);
+pub(super) async fn gates(effects: &Effects, calls: &[ToolCall], changed: bool) -> StepEnd {
+    let hooks = Hooks::new(&effects.agent);
     let mut gated = Vec::with_capacity(calls.len());
     for call in calls {
         let mut one = Gated::new(call.clone());
         let moment = Moment::BeforeTool { call };
-        let called = hooks.call(moment, &effects.context, Kind::Gates).await;
-        one.notes = Notes(called.notes);
+        let called = hooks.call(moment, &effects.context, HookKind::Gates).await;
+        one.notes = PendingEvents(called.notes);
         match called.arguments {
             Some((hook, arguments)) if changed && arguments != call.arguments => {
                 one.skipped = Some((hook, CHANGES.to_owned()));
@@ -291,32 +291,38 @@ pub(super) async fn gates(effects: &Effects, calls: &[ToolCall], changed: bool) 
         }
         match called.stop {
             None => {}
-            Some(HookStop::Aborted { hook, reason }) => {
+            Some(HookStopReason::Aborted { hook, reason }) => {
                 one.skipped = Some((hook, reason));
             }
-            Some(stop @ HookStop::Rejected { .. }) => {
+            Some(stop @ HookStopReason::Rejected { .. }) => {
                 gated.push(one);
                 let notes = gated.into_iter().flat_map(|one| one.notes.0).collect();
-                return End::Gates(Err((Notes(notes), stop.into_fact(moment, effects))));
+                return StepEnd::Gates(Err((
+                    PendingEvents(notes),
+                    stop.into_fact(moment, effects),
+                )));
             }
         }
         gated.push(one);
     }
-    End::Gates(Ok(gated))
+    StepEnd::Gates(Ok(gated))
 }
 
 /// Shows the observers every call that is about to run.
-pub(super) async fn observers(effects: &Effects, calls: &[ToolCall]) -> End {
-    let hooks = Hooks::of(&effects.agent);
+pub(super) async fn observers(effects: &Effects, calls: &[ToolCall]) -> StepEnd {
+    let hooks = Hooks::new(&effects.agent);
     let mut observed = Vec::with_capacity(calls.len());
     for call in calls {
         let moment = Moment::BeforeTool { call };
-        let called = hooks.call(moment, &effects.context, Kind::Observers).await;
-        observed.push(Notes(called.notes));
+        let called = hooks.call(moment, &effects.context, HookKind::Observers).await;
+        observed.push(PendingEvents(called.notes));
         if let Some(stop) = called.stop {
-            let notes = observed.into_iter().flat_map(|Notes(notes)| notes).collect();
-            return End::Observers(Err((Notes(notes), stop.into_fact(moment, effects))));
+            let notes = observed.into_iter().flat_map(|PendingEvents(notes)| notes).collect();
+            return StepEnd::Observers(Err((
+                PendingEvents(notes),
+                stop.into_fact(moment, effects),
+            )));
         }
     }
-    End::Observers(Ok(observed))
+    StepEnd::Observers(Ok(observed))
 }

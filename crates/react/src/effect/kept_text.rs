@@ -6,7 +6,7 @@ use layer0::id::CallId;
 use layer0::{Code, text};
 
 use super::failure::store_once_more_if_locked;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::hook::HookContext;
 
 /// The origin of a failure.
@@ -20,7 +20,7 @@ pub(crate) struct FailureSource<'a> {
 /// Returns the text of a failure for the record, without secrets: as it is, or, of a long one, its summary and the id
 /// of the whole in the error store.
 pub(crate) async fn keep_text(
-    agent: &Inner,
+    agent: &AgentInner,
     context: &HookContext,
     source: FailureSource<'_>,
     text: &str,

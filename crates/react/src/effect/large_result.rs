@@ -7,7 +7,7 @@ use layer0::id::ResultId;
 use layer0::{JsonText, code};
 
 use super::failure::Failing;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 
 /// The name of the operation in `error_store.degraded` events.
 const STORE_RESULT: &str = "store_result";
@@ -20,14 +20,14 @@ pub(crate) enum ShownResult {
 
 impl ShownResult {
     /// Measures an output in the form that the model reads.
-    pub(crate) fn of(output: JsonText, agent: &Inner) -> Self {
+    pub(crate) fn measure(output: JsonText, agent: &AgentInner) -> Self {
         let limit = limit(agent);
-        let shown = output.shown();
+        let shown = output.display_text();
         if shown.len() > limit { Self::Large(shown.into_owned()) } else { Self::Whole(output) }
     }
 
     /// Returns the model's text of an output that cannot be stored.
-    pub(crate) fn cut(self, agent: &Inner) -> JsonText {
+    pub(crate) fn cut(self, agent: &AgentInner) -> JsonText {
         match self {
             Self::Whole(output) => output,
             Self::Large(body) => JsonText::string(&truncated_text(&body, limit(agent))),
@@ -37,7 +37,7 @@ impl ShownResult {
     /// Stores a large output. Returns its event for the log, and the model's text.
     pub(crate) async fn keep(
         self,
-        agent: &Inner,
+        agent: &AgentInner,
         call: &Failing<'_>,
     ) -> (Option<EventKind>, JsonText) {
         let body = match self {
@@ -46,7 +46,8 @@ impl ShownResult {
         };
         let Some(store) = &agent.stores.results else {
             let shown = truncated_text(&body, limit(agent));
-            let note = call.degraded(STORE_RESULT, code::STORE_CLOSED, "there is no result store");
+            let note =
+                call.build_degraded(STORE_RESULT, code::STORE_CLOSED, "there is no result store");
             return (Some(note), JsonText::string(&shown));
         };
         let result = NewResult::new(call.origin(), &body, &agent.redactor);
@@ -60,14 +61,15 @@ impl ShownResult {
             Err(error) => {
                 tracing::warn!(code = error.code(), error = %Chain(&error), "result store failed");
                 let shown = truncated_text(result.body(), limit(agent));
-                let note = call.degraded(STORE_RESULT, error.code(), &Chain(&error).to_string());
+                let note =
+                    call.build_degraded(STORE_RESULT, error.code(), &Chain(&error).to_string());
                 (Some(note), JsonText::string(&shown))
             }
         }
     }
 }
 
-fn limit(agent: &Inner) -> usize {
+fn limit(agent: &AgentInner) -> usize {
     usize::try_from(agent.definition.limits.max_result_bytes).unwrap_or(usize::MAX)
 }
 

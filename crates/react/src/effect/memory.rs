@@ -15,39 +15,39 @@ use super::effects::Effects;
 use crate::effect::guarded::drop_guarded;
 use crate::effect::kept_text::{FailureSource, keep_text};
 use crate::hook::HookContext;
-use crate::journal::{End, Note};
+use crate::journal::{PendingEvent, StepEnd};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 
 /// Returns the memory's entries for this input.
-pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
+pub(super) async fn read(effects: &Effects, input: Arc<str>) -> StepEnd {
     let session = effects.context.session.clone();
     let asked = ask(effects, code::MEMORY_READ_FAILED, move |memory| async move {
         memory.read(MemoryQuery::new(session, input)).await
     });
     let redactor = &effects.agent.redactor;
-    End::Memory(Box::new(Note(match asked.await {
+    StepEnd::Memory(Box::new(PendingEvent(match asked.await {
         Ok(entries) => {
             let redact = |entry: String| redactor.redact_held(&entry).into();
             MemoryRead::new(entries.into_iter().map(redact).collect()).into()
         }
         Err((reason, why)) => {
             tracing::warn!(code = reason, "Memory read failed: {why}");
-            degraded("read", reason, &why)
+            build_degraded("read", reason, &why)
         }
     })))
 }
 
 /// Writes the answer to this input into the memory.
-pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) -> End {
+pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) -> StepEnd {
     let HookContext { run, session } = effects.context.clone();
     let asked = ask(effects, code::MEMORY_WRITE_FAILED, move |memory| async move {
         memory.write(MemoryEntry::new(session, run, input, output)).await
     });
-    End::Memory(Box::new(Note(match asked.await {
+    StepEnd::Memory(Box::new(PendingEvent(match asked.await {
         Ok(()) => MemoryWrote::new(1).into(),
         Err((reason, why)) => {
             tracing::warn!(code = reason, "Memory write failed: {why}");
-            degraded("write", reason, &why)
+            build_degraded("write", reason, &why)
         }
     })))
 }
@@ -77,7 +77,7 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
         }
         Either::Left((Ok(Ok(answer)), _)) => return Ok(answer),
         Either::Left((Ok(Err(why)), _)) => (failed, why),
-        Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, text::panicked(panic)),
+        Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, text::panic_message(panic)),
         Either::Right(((), asked)) => {
             drop_guarded(asked);
             (code::MEMORY_TIMEOUT, late)
@@ -87,6 +87,6 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
     Err((reason, keep_text(agent, &effects.context, source, &why).await))
 }
 
-fn degraded(operation: &str, reason: &'static str, why: &str) -> EventKind {
+fn build_degraded(operation: &str, reason: &'static str, why: &str) -> EventKind {
     MemoryDegraded::new(operation, reason, format!("Memory unavailable: {why}")).into()
 }

@@ -18,24 +18,28 @@ use tracing::Instrument;
 
 use super::effects::Effects;
 use super::spending;
-use super::stop::Stop;
+use super::stop::StopFlag;
 use super::token_count::{count_answer, count_lost};
 use crate::endpoint::{AttemptRecord, AttemptRequest, CountedUsage, Listeners};
-use crate::journal::{Attempt, AttemptEnd, End};
+use crate::journal::{AttemptEnd, ModelAttempt, StepEnd};
 use crate::pool::Picked;
 use crate::record::recordable::{
     recordable_calls, recordable_reason, recordable_state, redact_shared,
 };
-use crate::shown::Shown;
+use crate::shown::PieceRedactor;
 
 use given_up::gave_up;
-use verdict::{At, failed};
+use verdict::{At, handle_failure};
 
 /// Sends one request to a provider.
-pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, stop: Stop) -> End {
+pub(super) async fn attempt(
+    effects: Arc<Effects>,
+    mut attempt: Box<ModelAttempt>,
+    stop: StopFlag,
+) -> StepEnd {
     if stop.is_stopped() {
         attempt.give_back(&effects.agent.models);
-        return End::Attempt(AttemptEnd::NotBegun);
+        return StepEnd::Attempt(AttemptEnd::NotBegun);
     }
     let (call, number) = (attempt.call.call, attempt.number());
     let agent = &effects.agent;
@@ -45,16 +49,16 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     };
     let picked = tokio::select! {
         biased;
-        () = stop.stopped() => None,
+        () = stop.wait() => None,
         picked = picked => Some(picked),
     };
     let Some(picked) = picked else {
         attempt.give_back(&effects.agent.models);
-        return End::Attempt(AttemptEnd::NotBegun);
+        return StepEnd::Attempt(AttemptEnd::NotBegun);
     };
     let Some((pool, Picked { endpoint, place, taken, waited })) = picked else {
         // The step is data, and may come from an agent with more providers.
-        return End::Attempt(no_provider(&effects, &attempt));
+        return StepEnd::Attempt(no_provider(&effects, &attempt));
     };
     attempt.elapsed = attempt.elapsed.saturating_add(waited);
     // A request that is not sent costs nothing.
@@ -64,9 +68,9 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
     };
     let reserved = match reserved {
         Ok(reserved) => reserved,
-        Err(end) => return End::Attempt(end),
+        Err(end) => return StepEnd::Attempt(end),
     };
-    let shown = Shown::new(&agent.redactor);
+    let shown = PieceRedactor::new(&agent.redactor);
     let listeners = effects.listeners();
     let (clock, redactor) = (&agent.clock, &agent.redactor);
     let mut record = AttemptRecord::new(call, number, endpoint, listeners, shown, clock, redactor);
@@ -81,10 +85,11 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
         // A request that was not sent takes no time.
         Err(wait) => {
             let error = ProviderError::rate_limited("no request is left of its limit", Some(wait));
-            return End::Attempt(failed(&effects, &at, attempt, error, Duration::ZERO));
+            return StepEnd::Attempt(handle_failure(&effects, &at, attempt, error, Duration::ZERO));
         }
     };
-    let settings = settings_of(&effects.agent.settings, call).capped(attempt.output_left());
+    let settings =
+        adapt_settings(&effects.agent.settings, call).cap_output_tokens(attempt.output_left());
     let mut request = ModelRequest::new(attempt.messages.clone())
         .tools(Arc::clone(&attempt.tools))
         .settings(settings)
@@ -100,32 +105,32 @@ pub(super) async fn attempt(effects: Arc<Effects>, mut attempt: Box<Attempt>, st
         tokio::select! {
             biased;
             result = &mut asked => Some(result),
-            () = stop.stopped() => None,
+            () = stop.wait() => None,
         }
     };
     record.end();
-    let took = record.elapsed();
+    let took = record.elapsed_time();
     let end = match result {
         None => {
             let billed = count_lost(endpoint, &attempt, &record);
-            endpoint.rate.used(billed.map_or(0, |billed| tokens(&billed.usage)));
-            AttemptEnd::Cut(Box::new(record.attempted(billed, None, None)))
+            endpoint.rate.record_usage(billed.map_or(0, |billed| tokens(&billed.usage)));
+            AttemptEnd::Cut(Box::new(record.build_model_attempted(billed, None, None)))
         }
         Some(Ok(response)) => {
             let billed = count_answer(endpoint, &attempt, &response);
-            endpoint.rate.used(tokens(&billed.usage));
-            let attempted = record.attempted(Some(billed), None, None);
-            let responded = responded(&effects, call, response, billed);
+            endpoint.rate.record_usage(tokens(&billed.usage));
+            let attempted = record.build_model_attempted(Some(billed), None, None);
+            let responded = build_model_responded(&effects, call, response, billed);
             AttemptEnd::Answered(Box::new((attempted, responded)))
         }
         Some(Err(error)) => {
             let billed = count_lost(endpoint, &attempt, &record);
-            endpoint.rate.used(billed.map_or(0, |billed| tokens(&billed.usage)));
-            failed(&effects, &At { billed, ..at }, attempt, error, took)
+            endpoint.rate.record_usage(billed.map_or(0, |billed| tokens(&billed.usage)));
+            handle_failure(&effects, &At { billed, ..at }, attempt, error, took)
         }
     };
     spending::settle(&effects, reserved, &end).await;
-    End::Attempt(end)
+    StepEnd::Attempt(end)
 }
 
 /// Returns the number of tokens that an answer takes from an endpoint's rate limit.
@@ -135,7 +140,7 @@ const fn tokens(usage: &TokenUsage) -> u64 {
 
 /// Returns the settings of a call. A forced tool call applies to the first call only: otherwise no run would reach an
 /// answer.
-fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
+fn adapt_settings(settings: &ModelSettings, call: u32) -> ModelSettings {
     let mut settings = settings.clone();
     if call > 1 && settings.tool_choice.as_ref().is_some_and(ToolChoice::forces_a_call) {
         settings.tool_choice = Some(ToolChoice::Auto);
@@ -144,7 +149,7 @@ fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
 }
 
 /// Returns the end of an attempt without a provider.
-fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
+fn no_provider(effects: &Effects, attempt: &ModelAttempt) -> AttemptEnd {
     let why = format!("the agent has no provider {}", attempt.provider + 1);
     let error = ProviderError::Other(why.into());
     let mut attempted = ModelAttempted::new(attempt.call.call, attempt.number(), "none");
@@ -153,7 +158,7 @@ fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
 }
 
 /// Returns an answer in its recorded form.
-fn responded(
+fn build_model_responded(
     effects: &Effects,
     call: u32,
     mut response: ModelResponse,

@@ -11,53 +11,59 @@ use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, text};
 use serde_json::json;
 
-use super::answer::{answer, attempted};
-use super::call::{admitted, context_of, limit_of};
+use super::answer::{answer, build_tool_attempted};
+use super::call::{admit_execution, build_tool_context, resolve_time_limit};
 use super::effects::Effects;
 use super::large_result::ShownResult;
-use super::stop::Stop;
+use super::stop::StopFlag;
 use crate::effect::guarded;
-use crate::journal::{End, Execution, ExecutionEnd, Notes};
+use crate::journal::{Execution, ExecutionEnd, PendingEvents, StepEnd};
 
 /// Probes a call that was running when the process died.
 pub(super) async fn of_interrupted(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
-    stop: Stop,
-) -> End {
-    let admitted = match admitted(&effects, &execution) {
+    stop: StopFlag,
+) -> StepEnd {
+    let admitted = match admit_execution(&effects, &execution) {
         Ok(admitted) => admitted,
         // A tool that no longer exists or is no longer granted cannot report anything.
         Err(_) => {
-            let facts = vec![probed(&execution, Verdict::Unknown), interrupted(&execution)];
-            let facts = Notes(facts);
-            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
+            let facts = vec![
+                build_tool_probed(&execution, Verdict::Unknown),
+                build_interrupted(&execution),
+            ];
+            let facts = PendingEvents(facts);
+            return StepEnd::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
         }
     };
     execution.tried = execution.tried.saturating_add(1);
     let error = ToolError::Interrupted;
-    End::Execution(settle(&effects, execution, &admitted, error, &stop).await)
+    StepEnd::Execution(settle(&effects, execution, &admitted, error, &stop).await)
 }
 
 /// Probes a call that has its answer, of a finished run.
-pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> End {
+pub(super) async fn of_answered(effects: &Effects, execution: &Execution) -> StepEnd {
     // A tool that no longer exists or is no longer granted cannot report anything.
-    let Ok(admitted) = admitted(effects, execution) else {
-        return End::Execution(ExecutionEnd::default());
+    let Ok(admitted) = admit_execution(effects, execution) else {
+        return StepEnd::Execution(ExecutionEnd::default());
     };
     let (verdict, output) = match ask(effects, execution, &admitted).await {
         Probe::Happened(output) => {
             let output = output.filter(|output| admitted.check_output(output).is_ok());
             let redacted = |output| effects.agent.redactor.redact_held_json(output);
             // Nothing can be stored for a finished run.
-            let shown = |output| ShownResult::of(output, &effects.agent).cut(&effects.agent);
+            let shown = |output| ShownResult::measure(output, &effects.agent).cut(&effects.agent);
             (Verdict::Happened, output.map(redacted).map(shown))
         }
         Probe::DidNot => (Verdict::DidNot, None),
         _ => (Verdict::Unknown, None),
     };
     let probed = ToolProbed::new(execution.run.call_id.clone(), verdict, output);
-    End::Execution(ExecutionEnd { facts: Notes(vec![probed.into()]), ..ExecutionEnd::default() })
+    StepEnd::Execution(ExecutionEnd {
+        facts: PendingEvents(vec![probed.into()]),
+        ..ExecutionEnd::default()
+    })
 }
 
 /// Returns whether the tool is probed after this failure of a call.
@@ -73,7 +79,7 @@ pub(super) async fn settle(
     execution: Box<Execution>,
     admitted: &Admitted,
     error: ToolError,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> ExecutionEnd {
     let mut end = ExecutionEnd::default();
     let said = match stop.is_stopped() {
@@ -83,30 +89,34 @@ pub(super) async fn settle(
             tokio::select! {
                 biased;
                 said = &mut asking => Some(said),
-                () = stop.stopped() => None,
+                () = stop.wait() => None,
             }
         }
     };
     let Some(said) = said else {
         if !matches!(error, ToolError::Interrupted) {
-            end.facts = Notes(failed(effects, &execution, admitted, error, stop).await);
+            end.facts = PendingEvents(
+                answer_without_probe(effects, &execution, admitted, error, stop).await,
+            );
         }
         return end;
     };
-    end.facts = Notes(match said {
-        Probe::Happened(output) => happened(effects, &execution, admitted, output, stop).await,
+    end.facts = PendingEvents(match said {
+        Probe::Happened(output) => {
+            answer_happened(effects, &execution, admitted, output, stop).await
+        }
         Probe::DidNot
             if admitted.spec().probe_is_final && execution.may_repeat && !stop.is_stopped() =>
         {
-            let again = attempted(effects, &execution, &error, Duration::ZERO);
-            let facts = vec![probed(&execution, Verdict::DidNot), again.into()];
+            let again = build_tool_attempted(effects, &execution, &error, Duration::ZERO);
+            let facts = vec![build_tool_probed(&execution, Verdict::DidNot), again.into()];
             end.again = Some((Duration::ZERO, execution));
             facts
         }
         Probe::DidNot => did_not(effects, &execution, admitted, error, stop).await,
         _ => {
-            let mut facts = failed(effects, &execution, admitted, error, stop).await;
-            facts.insert(0, probed(&execution, Verdict::Unknown));
+            let mut facts = answer_without_probe(effects, &execution, admitted, error, stop).await;
+            facts.insert(0, build_tool_probed(&execution, Verdict::Unknown));
             facts
         }
     });
@@ -117,11 +127,11 @@ pub(super) async fn settle(
 async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> Probe {
     let agent = &effects.agent;
     let run = &execution.run;
-    let mut context = context_of(effects, &run.call_id, &execution.sessions, admitted);
+    let mut context = build_tool_context(effects, &run.call_id, &execution.sessions, admitted);
     context.approval_data.clone_from(&run.approval_data);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.probe(&admitted.arguments, &context).await });
-    let said = guarded::ask(asked, limit_of(agent, admitted), &agent.clock).await;
+    let said = guarded::ask(asked, resolve_time_limit(agent, admitted), &agent.clock).await;
     said.unwrap_or_else(|error| {
         let why = Chain(&error).to_string();
         let why = agent.redactor.redact(&why);
@@ -130,12 +140,12 @@ async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> P
     })
 }
 
-async fn happened(
+async fn answer_happened(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
     output: Option<JsonText>,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Vec<EventKind> {
     let result = match output {
         Some(output) => admitted.check_output(&output).map(|()| output),
@@ -157,13 +167,13 @@ async fn did_not(
     execution: &Execution,
     admitted: &Admitted,
     error: ToolError,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Vec<EventKind> {
-    let probed = probed(execution, Verdict::DidNot);
+    let probed = build_tool_probed(execution, Verdict::DidNot);
     if matches!(error, ToolError::Interrupted) {
-        return vec![probed, settled(execution, Verdict::DidNot)];
+        return vec![probed, build_settled(execution, Verdict::DidNot)];
     }
-    let mut facts = failed(effects, execution, admitted, error, stop).await;
+    let mut facts = answer_without_probe(effects, execution, admitted, error, stop).await;
     facts.insert(0, probed);
     for fact in &mut facts {
         if let EventKind::ToolResponded(responded) = fact {
@@ -174,15 +184,15 @@ async fn did_not(
 }
 
 /// Answers a call as if no probe had been made.
-async fn failed(
+async fn answer_without_probe(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
     error: ToolError,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Vec<EventKind> {
     match error {
-        ToolError::Interrupted => vec![interrupted(execution)],
+        ToolError::Interrupted => vec![build_interrupted(execution)],
         error => answer(effects, execution, admitted, Err(error), stop).await,
     }
 }
@@ -195,15 +205,15 @@ fn say_may_be_called_again(responded: &mut ToolResponded) {
     }
 }
 
-fn interrupted(execution: &Execution) -> EventKind {
-    settled(execution, Verdict::Unknown)
+fn build_interrupted(execution: &Execution) -> EventKind {
+    build_settled(execution, Verdict::Unknown)
 }
 
-fn settled(execution: &Execution, verdict: Verdict) -> EventKind {
+fn build_settled(execution: &Execution, verdict: Verdict) -> EventKind {
     let (call, tool) = (execution.run.call_id.clone(), Arc::clone(&execution.run.tool));
-    ToolResponded::settled(call, tool, verdict, None).into()
+    ToolResponded::from_verdict(call, tool, verdict, None).into()
 }
 
-fn probed(execution: &Execution, verdict: Verdict) -> EventKind {
+fn build_tool_probed(execution: &Execution, verdict: Verdict) -> EventKind {
     ToolProbed::new(execution.run.call_id.clone(), verdict, None).into()
 }

@@ -8,32 +8,32 @@ use backstop_tool::{Admitted, ToolError, failed_text};
 use layer0::JsonText;
 use layer0::message::ToolCall;
 
-use super::call::{admit, context_of, limit_of};
+use super::call::{admit, build_tool_context, resolve_time_limit};
 use super::effects::Effects;
 use super::failure::Failing;
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::effect::guarded;
-use crate::journal::{End, Gated, Note};
+use crate::journal::{Gated, PendingEvent, StepEnd};
 
 /// Returns whether one of these calls needs an approval.
-pub(crate) fn is_any_held(agent: &Inner, calls: &[ToolCall]) -> bool {
+pub(crate) fn is_any_held(agent: &AgentInner, calls: &[ToolCall]) -> bool {
     calls.iter().any(|call| is_held(agent, call))
 }
 
-fn is_held(agent: &Inner, call: &ToolCall) -> bool {
+fn is_held(agent: &AgentInner, call: &ToolCall) -> bool {
     agent.tools.specs().any(|spec| spec.approval && spec.name == call.name)
 }
 
 /// Adds their tools' proposals to calls that the gates let through. Nothing is added to calls that a person has
 /// changed, but their tools may refuse them.
-pub(super) async fn added(effects: &Effects, gated: End, changed: bool) -> End {
-    let End::Gates(Ok(mut gated)) = gated else { return gated };
+pub(super) async fn add_proposals(effects: &Effects, gated: StepEnd, changed: bool) -> StepEnd {
+    let StepEnd::Gates(Ok(mut gated)) = gated else { return gated };
     let is_asked_about =
         |one: &&mut Gated| one.skipped.is_none() && is_held(&effects.agent, &one.call);
     for one in gated.iter_mut().filter(is_asked_about) {
         add(effects, one, changed).await;
     }
-    End::Gates(Ok(gated))
+    StepEnd::Gates(Ok(gated))
 }
 
 async fn add(effects: &Effects, gated: &mut Gated, changed: bool) {
@@ -41,7 +41,7 @@ async fn add(effects: &Effects, gated: &mut Gated, changed: bool) {
     let agent = &effects.agent;
     // A call that is refused anyway is answered when it is looked up.
     let Ok(admitted) = admit(agent, &call.name, call.arguments.clone()) else { return };
-    match proposed(effects, call, admitted).await {
+    match request_proposal(effects, call, admitted).await {
         Ok(Some(arguments)) if !changed => {
             call.arguments = agent.redactor.redact_held_json(arguments);
         }
@@ -49,20 +49,20 @@ async fn add(effects: &Effects, gated: &mut Gated, changed: bool) {
         Err(error) => {
             let failing = Failing::new(agent, &effects.context, &call.id, &call.name, 0);
             let refused = failing.respond(&error, &failed_text(&call.name, &error));
-            *answer = Some(Box::new(Note(refused)));
+            *answer = Some(Box::new(PendingEvent(refused)));
         }
     }
 }
 
 /// Asks the tool, whose code may panic, hang or fail.
-async fn proposed(
+async fn request_proposal(
     effects: &Effects,
     call: &ToolCall,
     admitted: Admitted,
 ) -> Result<Option<JsonText>, ToolError> {
-    let limit: Duration = limit_of(&effects.agent, &admitted);
+    let limit: Duration = resolve_time_limit(&effects.agent, &admitted);
     let own = Arc::from([effects.context.session.clone()]);
-    let context = context_of(effects, &call.id, &own, &admitted);
+    let context = build_tool_context(effects, &call.id, &own, &admitted);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.proposal(&admitted.arguments, &context).await });
     guarded::ask(asked, limit, &effects.agent.clock).await

@@ -7,8 +7,8 @@ use layer0::usage::TokenUsage;
 
 use super::effects::Effects;
 use super::token_count::prompt_tokens;
-use crate::journal::{Attempt, AttemptEnd};
-use crate::spend_limits::{NotReserved, Reserved};
+use crate::journal::{AttemptEnd, ModelAttempt};
+use crate::spend_limits::{NotReserved, SpendReservation};
 
 /// Expected number of tokens of an answer if the agent sets no maximum.
 const ANSWER_TOKENS: u64 = 1_000;
@@ -17,11 +17,11 @@ const ANSWER_TOKENS: u64 = 1_000;
 /// an attempt for which nothing can be reserved.
 pub(super) async fn reserve(
     effects: &Effects,
-    attempt: &Attempt,
+    attempt: &ModelAttempt,
     price: Option<Price>,
-) -> Result<Option<Reserved>, AttemptEnd> {
+) -> Result<Option<SpendReservation>, AttemptEnd> {
     let Some(limits) = &effects.agent.spend_limits else { return Ok(None) };
-    let may_cost = price.map_or(0, |price| price.of_attempt(&expected(effects, attempt)));
+    let may_cost = price.map_or(0, |price| price.of_attempt(&estimate_tokens(effects, attempt)));
     match limits.reserve(&effects.context, &attempt.labels, may_cost).await {
         Ok(reserved) => Ok(Some(reserved)),
         Err(NotReserved::Refused(exhausted)) => Err(AttemptEnd::Limited(Box::new(exhausted))),
@@ -38,14 +38,18 @@ pub(super) async fn reserve(
 }
 
 /// Replaces the reservation with the cost of the attempt.
-pub(super) async fn settle(effects: &Effects, reserved: Option<Reserved>, end: &AttemptEnd) {
+pub(super) async fn settle(
+    effects: &Effects,
+    reserved: Option<SpendReservation>,
+    end: &AttemptEnd,
+) {
     if let (Some(limits), Some(reserved)) = (&effects.agent.spend_limits, reserved) {
         limits.settle(reserved, end.billed_nanousd()).await;
     }
 }
 
 /// Returns the expected number of tokens of an attempt.
-fn expected(effects: &Effects, attempt: &Attempt) -> TokenUsage {
+fn estimate_tokens(effects: &Effects, attempt: &ModelAttempt) -> TokenUsage {
     let answer = effects.agent.settings.max_output_tokens.map_or(ANSWER_TOKENS, u64::from);
     let answer = attempt.output_left().map_or(answer, |left| left.min(answer));
     TokenUsage::new(prompt_tokens(attempt), answer)

@@ -9,9 +9,9 @@ use std::task::Poll;
 ///
 /// Setting it wakes nothing: a journal polls all its steps after it sets the flag of one of them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     pub(crate) fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -25,7 +25,7 @@ impl Stop {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub(crate) async fn stopped(&self) {
+    pub(crate) async fn wait(&self) {
         poll_fn(|_| if self.is_stopped() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }

@@ -6,8 +6,8 @@ use backstop_provider::ModelResponse;
 use layer0::message::{Message, ToolCall};
 use layer0::usage::TokenUsage;
 
-use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
-use crate::journal::Attempt;
+use crate::endpoint::{AttemptRecord, CountedUsage, ModelEndpoint};
+use crate::journal::ModelAttempt;
 
 /// Estimated number of bytes of text per token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -18,8 +18,8 @@ const TOKENS_PER_IMAGE: u64 = 1_600;
 
 /// Counts the tokens of an answer.
 pub(super) fn count_answer(
-    endpoint: &Endpoint,
-    attempt: &Attempt,
+    endpoint: &ModelEndpoint,
+    attempt: &ModelAttempt,
     response: &ModelResponse,
 ) -> CountedUsage {
     match response.usage {
@@ -37,11 +37,11 @@ pub(super) fn count_answer(
 /// Counts the tokens of an attempt without an answer: those that the endpoint reported, and those of the part of an
 /// answer that was received. `None` if neither is known.
 pub(super) fn count_lost(
-    endpoint: &Endpoint,
-    attempt: &Attempt,
+    endpoint: &ModelEndpoint,
+    attempt: &ModelAttempt,
     record: &AttemptRecord,
 ) -> Option<CountedUsage> {
-    let reported = record.billed();
+    let reported = record.billed_usage();
     match record.piece_bytes() {
         bytes if bytes > 0 && !endpoint.reports_all_usage => {
             Some(fill_in(reported.unwrap_or_default(), attempt, bytes))
@@ -51,7 +51,7 @@ pub(super) fn count_lost(
 }
 
 /// Estimates counts that are zero and cannot be: the prompt, and the answer if there is one.
-fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> CountedUsage {
+fn fill_in(reported: TokenUsage, attempt: &ModelAttempt, answer_bytes: usize) -> CountedUsage {
     let mut counted = CountedUsage::from(reported);
     if reported.input_tokens == 0 {
         counted.usage.input_tokens = prompt_tokens(attempt).max(1);
@@ -65,7 +65,7 @@ fn fill_in(reported: TokenUsage, attempt: &Attempt, answer_bytes: usize) -> Coun
 }
 
 /// Returns the estimated number of tokens of an attempt's prompt.
-pub(super) fn prompt_tokens(attempt: &Attempt) -> u64 {
+pub(super) fn prompt_tokens(attempt: &ModelAttempt) -> u64 {
     let messages: usize = attempt.messages.iter().map(message_bytes).sum();
     let tools = attempt.tools.iter().map(|tool| tool.description.len() + tool.schema.get().len());
     let images = attempt.messages.iter().map(|message| image_count(message)).sum::<usize>();

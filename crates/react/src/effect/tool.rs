@@ -4,63 +4,64 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_react_machine::NothingLeft;
-use backstop_retry::{Decision, RetryPolicy, Tried};
-use backstop_tool::{Admitted, ToolError, Written, failed_text};
+use backstop_react_machine::NoBudgetLeft;
+use backstop_retry::{RetryContext, RetryDecision, RetryPolicy};
+use backstop_tool::{Admitted, PartialOutput, ToolError, failed_text};
 use layer0::code;
 use layer0::event::ToolLate;
 use layer0::failure::{Failure, Retry};
 use tracing::Instrument;
 
-use super::answer::{Output, answer, answer_recorded, attempted};
+use super::answer::{ToolOutput, answer, answer_recorded, build_tool_attempted};
 use super::asking_call::AskingCall;
-use super::call::{admitted, context_of, limit_of};
+use super::call::{admit_execution, build_tool_context, resolve_time_limit};
 use super::effects::Effects;
 use super::failure::Failing;
 use super::probe;
-use super::stop::Stop;
-use crate::dispatch::{Caller, Dispatcher, PriorAnswer};
+use super::stop::StopFlag;
+use crate::dispatch::{Dispatcher, DispatchingRun, PriorAnswer};
 use crate::effect::guarded::{execute, forward, so_far};
 use crate::hook::HookContext;
-use crate::journal::{End, Execution, ExecutionEnd, Notes};
+use crate::journal::{Execution, ExecutionEnd, PendingEvents, StepEnd};
 
 /// Runs a tool once and returns the events of its result.
 pub(super) async fn execution(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
-    stop: Stop,
-) -> End {
+    stop: StopFlag,
+) -> StepEnd {
     let clock = Arc::clone(&effects.agent.clock);
     let began = clock.monotonic();
-    let admitted = match admitted(&effects, &execution) {
+    let admitted = match admit_execution(&effects, &execution) {
         Ok(admitted) => admitted,
         Err(error) => {
             let run = &execution.run;
             let failing =
                 Failing::new(&effects.agent, &effects.context, &run.call_id, &run.tool, 0);
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
-            let facts = Notes(vec![answer]);
-            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
+            let facts = PendingEvents(vec![answer]);
+            return StepEnd::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
         }
     };
     let ahead = match execution.child.clone().transpose() {
         Ok(ahead) => ahead,
         Err(nothing) => {
             let error = not_started(&nothing);
-            let facts = Notes(answer(&effects, &execution, &admitted, Err(error), &stop).await);
-            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
+            let facts =
+                PendingEvents(answer(&effects, &execution, &admitted, Err(error), &stop).await);
+            return StepEnd::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
         }
     };
-    let caller = caller_of(&effects, &execution);
+    let caller = build_caller(&effects, &execution);
     let spec = admitted.spec();
     // A call that only dispatches has the time limit of its child run.
-    let limit = (!spec.dispatches).then(|| limit_of(&effects.agent, &admitted));
+    let limit = (!spec.dispatches).then(|| resolve_time_limit(&effects.agent, &admitted));
     let may_leave = spec.dispatches || spec.idempotent;
     let ahead = ahead.map(|child| *child);
     let dispatcher = Arc::new(Dispatcher::new(caller, ahead, limit, may_leave));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
-    let written = Written::default();
+    let written = PartialOutput::default();
     // A stopped step does not begin; a finished answer counts.
     let result = if stop.is_stopped() {
         None
@@ -70,9 +71,9 @@ pub(super) async fn execution(
         tokio::select! {
             biased;
             result = &mut call => Some(result),
-            () = stop.stopped() => None,
-            () = dispatcher.left() => {
-                return End::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
+            () = stop.wait() => None,
+            () = dispatcher.wait_for_suspension() => {
+                return StepEnd::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
             }
         }
     };
@@ -89,17 +90,19 @@ pub(super) async fn execution(
             // Without output, the machine has the whole answer.
             if let Some(output) = so_far(&written) {
                 let error = ToolError::Cancelled.with_output(output);
-                end.facts = Notes(answer(&effects, &execution, &admitted, Err(error), &stop).await);
+                end.facts =
+                    PendingEvents(answer(&effects, &execution, &admitted, Err(error), &stop).await);
             }
         }
         Some(_) if let Some(PriorAnswer::Recorded(facts)) = dispatcher.prior() => {
-            end.facts = Notes(answer_recorded(&effects, &execution, facts.clone(), &stop).await);
+            end.facts =
+                PendingEvents(answer_recorded(&effects, &execution, facts.clone(), &stop).await);
         }
         Some(Err(error))
             if !stop.is_stopped()
                 && let Some(delay) = next_delay(&effects, &execution, &admitted, &error) =>
         {
-            end.facts.0.push(attempted(&effects, &execution, &error, delay).into());
+            end.facts.0.push(build_tool_attempted(&effects, &execution, &error, delay).into());
             execution.elapsed = execution.elapsed.saturating_add(delay);
             end.again = Some((delay, execution));
         }
@@ -109,16 +112,16 @@ pub(super) async fn execution(
             end.returned = returned;
         }
         Some(result) => {
-            end.facts = Notes(answer(&effects, &execution, &admitted, result, &stop).await);
+            end.facts = PendingEvents(answer(&effects, &execution, &admitted, result, &stop).await);
         }
     }
-    End::Execution(end)
+    StepEnd::Execution(end)
 }
 
 /// Returns the caller of the tool's dispatches.
-fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
+fn build_caller(effects: &Effects, execution: &Execution) -> DispatchingRun {
     let HookContext { run, session } = effects.context.clone();
-    Caller {
+    DispatchingRun {
         run,
         session,
         sessions: Arc::clone(&execution.sessions),
@@ -149,7 +152,7 @@ fn timed_out(execution: &Execution, admitted: &Admitted, error: ToolError) -> To
 }
 
 /// Returns the failure of a call whose operator does not start.
-fn not_started(NothingLeft { reason, message, .. }: &NothingLeft) -> ToolError {
+fn not_started(NoBudgetLeft { reason, message, .. }: &NoBudgetLeft) -> ToolError {
     ToolError::ExecutionFailed(format!("not started: {message}")).with_code(reason.as_str())
 }
 
@@ -159,10 +162,10 @@ async fn call(
     execution: &Execution,
     admitted: &Admitted,
     dispatcher: Arc<Dispatcher>,
-    written: &Written,
-) -> Result<Output, ToolError> {
+    written: &PartialOutput,
+) -> Result<ToolOutput, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
-    let mut context = context_of(effects, &run.call_id, sessions, admitted);
+    let mut context = build_tool_context(effects, &run.call_id, sessions, admitted);
     context.approval_data.clone_from(&run.approval_data);
     context.people = Some(Arc::new(AskingCall::new(effects, run, &context, &dispatcher)));
     context.depth = *depth;
@@ -176,7 +179,7 @@ async fn call(
             Some(PriorAnswer::Once(before)) => Some(before.clone()),
             _ => None,
         };
-        Output { text, images: images.so_far(), stderr: stderr.so_far(), done_before }
+        ToolOutput { text, images: images.so_far(), stderr: stderr.so_far(), done_before }
     };
     if admitted.spec().dispatches {
         return forward(admitted.clone(), context).await.map(shown);
@@ -184,7 +187,7 @@ async fn call(
     let answer = ToolLate::new(run.call_id.clone(), run.execution);
     let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);
-    let limit = limit_of(&effects.agent, admitted);
+    let limit = resolve_time_limit(&effects.agent, admitted);
     let clock = &effects.agent.clock;
     let answered = execute(admitted.clone(), context, limit, &dispatcher, clock, note_late).await;
     answered.map(shown)
@@ -200,14 +203,14 @@ fn next_delay(
 ) -> Option<Duration> {
     let Retry::After(_) = error.retry() else { return None };
     let is_idempotent = admitted.spec().idempotent;
-    let mut tried = Tried::new(execution.tried, execution.elapsed, is_idempotent);
+    let mut tried = RetryContext::new(execution.tried, execution.elapsed, is_idempotent);
     // A retry is another execution in the run's budget.
     tried.max_attempts = (!execution.may_repeat).then_some(0);
     let agent = &effects.agent;
     let policy =
         RetryPolicy::new(agent.retry, Arc::clone(&agent.clock)).jitter(agent.jitter.clone());
     match policy.decide(error, tried) {
-        Decision::Again(delay) => Some(delay),
+        RetryDecision::Again(delay) => Some(delay),
         _ => None,
     }
 }

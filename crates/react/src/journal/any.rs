@@ -4,7 +4,7 @@ use backstop_event_log::LogError;
 use layer0::Timestamp;
 use layer0::id::RunId;
 
-use super::{AskId, Batch, Fact, Journal, Step, StepId, Told};
+use super::{AppendContents, AskId, Fact, Journal, Step, StepId, StepReply};
 use crate::local_journal::LocalJournal;
 
 /// A journal. The local one has its own variant, so that its futures need no box.
@@ -29,7 +29,7 @@ impl AnyJournal {
         }
     }
 
-    pub(crate) async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+    pub(crate) async fn append(&mut self, batch: &mut AppendContents) -> Result<(), LogError> {
         match self {
             Self::Local(journal) => journal.append(batch).await,
             Self::Other(journal) => journal.append(batch).await,
@@ -50,7 +50,7 @@ impl AnyJournal {
         }
     }
 
-    pub(crate) fn answer(&mut self, ask: AskId, told: Told) {
+    pub(crate) fn answer(&mut self, ask: AskId, told: StepReply) {
         match self {
             Self::Local(journal) => journal.answer(ask, told),
             Self::Other(journal) => journal.answer(ask, told),

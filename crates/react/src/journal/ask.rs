@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::NothingLeft;
+use backstop_react_machine::NoBudgetLeft;
 use backstop_tool::Given;
 use layer0::JsonText;
 use layer0::id::{CallId, RunId};
@@ -18,28 +18,28 @@ pub(crate) struct AskId(pub(crate) u64);
 
 /// A request of a step to its run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Ask {
-    /// A tool is about to dispatch an operator. Answered by [`Told::Child`].
-    Dispatch(Box<Wanted>),
+pub(crate) enum StepRequest {
+    /// A tool is about to dispatch an operator. Answered by [`StepReply::Child`].
+    Dispatch(Box<DispatchRequest>),
     /// The tool gave up the dispatch of this number before its answer. Not answered.
     NoDispatch { number: u64 },
-    /// A child run is about to be retried. Answered by [`Told::Noted`].
+    /// A child run is about to be retried. Answered by [`StepReply::Noted`].
     Retry { run: RunId, attempt: u32 },
-    /// A child run only waits. Answered by [`Told::Leave`], if ever.
+    /// A child run only waits. Answered by [`StepReply::Leave`], if ever.
     Wait { run: RunId, waiting: Waiting },
     /// A child run continues after a wait. Not answered.
     GoesOn { run: RunId },
-    /// A running call asks a person. Answered by [`Told::Given`], unless the call ends before.
+    /// A running call asks a person. Answered by [`StepReply::Given`], unless the call ends before.
     Person(Box<PersonAsk>),
     /// A running call withdraws its question. Not answered.
     NoPerson { call: CallId },
-    /// A child run wants more budget, after so many earlier grants. Answered by [`Told::More`].
+    /// A child run wants more budget, after so many earlier grants. Answered by [`StepReply::More`].
     More { run: RunId, given: u32 },
 }
 
 /// An operator that a tool is about to dispatch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct DispatchRequest {
     pub(crate) call: CallId,
     pub(crate) operator: Arc<str>,
     pub(crate) input_digest: Arc<str>,
@@ -70,9 +70,9 @@ pub(crate) struct PersonAsk {
 
 /// The answer to a request of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Told {
+pub(crate) enum StepReply {
     /// The child run for the operator, or the reason why it does not start.
-    Child(Result<Box<Child>, NothingLeft>),
+    Child(Result<Box<Child>, NoBudgetLeft>),
     Noted,
     /// A person's answer.
     Given(Given),

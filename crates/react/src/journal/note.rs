@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// An event to record. As data, it has its type next to its payload.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Note(pub(crate) EventKind);
+pub(crate) struct PendingEvent(pub(crate) EventKind);
 
 #[derive(Serialize)]
 struct NoteParts<'a> {
@@ -16,7 +16,7 @@ struct NoteParts<'a> {
 }
 
 impl<'a> NoteParts<'a> {
-    const fn of(event: &'a EventKind) -> Self {
+    const fn new(event: &'a EventKind) -> Self {
         Self { r#type: event.event_type(), data: event }
     }
 }
@@ -27,13 +27,13 @@ struct OwnedParts {
     data: Box<RawValue>,
 }
 
-impl Serialize for Note {
+impl Serialize for PendingEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        NoteParts::of(&self.0).serialize(serializer)
+        NoteParts::new(&self.0).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Note {
+impl<'de> Deserialize<'de> for PendingEvent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let OwnedParts { r#type, data } = OwnedParts::deserialize(deserializer)?;
         EventKind::decode(&r#type, data.get()).map(Self).map_err(D::Error::custom)
@@ -42,17 +42,17 @@ impl<'de> Deserialize<'de> for Note {
 
 /// Events to record, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Notes(pub(crate) Vec<EventKind>);
+pub(crate) struct PendingEvents(pub(crate) Vec<EventKind>);
 
-impl Serialize for Notes {
+impl Serialize for PendingEvents {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(NoteParts::of))
+        serializer.collect_seq(self.0.iter().map(NoteParts::new))
     }
 }
 
-impl<'de> Deserialize<'de> for Notes {
+impl<'de> Deserialize<'de> for PendingEvents {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let notes = Vec::<Note>::deserialize(deserializer)?;
-        Ok(Self(notes.into_iter().map(|Note(event)| event).collect()))
+        let notes = Vec::<PendingEvent>::deserialize(deserializer)?;
+        Ok(Self(notes.into_iter().map(|PendingEvent(event)| event).collect()))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_event_log::Decision;
-use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
+use backstop_react_machine::{Approval, Grant, ModelCall, NoBudgetLeft, Pause, ToolRun};
 use backstop_tool::Admitted;
 use layer0::event::{
     BudgetExhausted, ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, SignalReceived,
@@ -17,14 +17,14 @@ use layer0::usage::{Allowance, Usage};
 use layer0::{Code, JsonText, ToolSpec, code};
 use serde::{Deserialize, Serialize};
 
-use super::note::{Note, Notes};
+use super::note::{PendingEvent, PendingEvents};
 use crate::pool::{LeftProvider, PoolFailures};
 
 /// An action on the world.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// Send one request to a provider.
-    Attempt(Box<Attempt>),
+    Attempt(Box<ModelAttempt>),
     /// Run a tool once.
     Execution(Box<Execution>),
     /// Probe a call that was running when the process died. It ends as an execution.
@@ -81,19 +81,19 @@ impl Step {
 
 /// The end of a step.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) enum End {
+pub(crate) enum StepEnd {
     Attempt(AttemptEnd),
     Execution(ExecutionEnd),
     /// Entries of the hooks of a pause or a signal, and the event that stops the run.
-    Hooks(Notes, Option<StopFact>),
+    Hooks(PendingEvents, Option<StopFact>),
     /// The gates' verdicts, one per call; or their entries and the event that stops the run.
-    Gates(Result<Vec<Gated>, (Notes, StopFact)>),
+    Gates(Result<Vec<Gated>, (PendingEvents, StopFact)>),
     /// The entries of the observers, one per call; or their entries and the event that stops the run.
-    Observers(Result<Vec<Notes>, (Notes, StopFact)>),
-    Approval(Box<Approval>, Said),
+    Observers(Result<Vec<PendingEvents>, (PendingEvents, StopFact)>),
+    Approval(Box<Approval>, ApprovalReply),
     /// The approval was not decided in time. With `true`, the expiry was sent to the inbox, and the row there counts.
     Expiry(Box<Approval>, bool),
-    Memory(Box<Note>),
+    Memory(Box<PendingEvent>),
     /// The caller wants the run to be suspended.
     Left,
     /// The caller's grant in addition to earlier ones.
@@ -104,7 +104,7 @@ pub(crate) enum End {
 
 /// The answer of a person in this process to an approval.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) enum Said {
+pub(crate) enum ApprovalReply {
     /// A decision; the journal sends it to the inbox, if there is one.
     Decision(Decision),
     /// The inbox has the decision that counts.
@@ -117,29 +117,29 @@ pub(crate) enum Said {
 
 /// The event of a hook that stops the run.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct StopFact(pub(crate) Box<Note>);
+pub(crate) struct StopFact(pub(crate) Box<PendingEvent>);
 
 /// A call after the gates.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Gated {
     pub(crate) call: ToolCall,
     /// Entries of its hooks.
-    pub(crate) notes: Notes,
+    pub(crate) notes: PendingEvents,
     /// The gate that skips it, and the reason.
     pub(crate) skipped: Option<(String, String)>,
     /// Its answer, if its tool refuses it without asking a person.
-    pub(crate) answer: Option<Box<Note>>,
+    pub(crate) answer: Option<Box<PendingEvent>>,
 }
 
 impl Gated {
     pub(crate) const fn new(call: ToolCall) -> Self {
-        Self { call, notes: Notes(Vec::new()), skipped: None, answer: None }
+        Self { call, notes: PendingEvents(Vec::new()), skipped: None, answer: None }
     }
 }
 
 /// One attempt of a model call, with the attempts before it.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Attempt {
+pub(crate) struct ModelAttempt {
     pub(crate) call: ModelCall,
     pub(crate) messages: Transcript,
     pub(crate) tools: Arc<[ToolSpec]>,
@@ -173,7 +173,7 @@ pub(crate) struct Attempt {
     pub(crate) paid_by: Option<(usize, usize)>,
 }
 
-impl Attempt {
+impl ModelAttempt {
     pub(crate) fn first(
         call: ModelCall,
         messages: Transcript,
@@ -218,7 +218,7 @@ pub(crate) enum AttemptEnd {
     Cut(Box<ModelAttempted>),
     Answered(Box<(ModelAttempted, ModelResponded)>),
     /// Another attempt follows, after this delay.
-    Again(Box<ModelAttempted>, Duration, Box<Attempt>),
+    Again(Box<ModelAttempted>, Duration, Box<ModelAttempt>),
     /// The endpoint is unavailable for long: the run waits, without a process.
     Parked(Box<(ModelAttempted, Parking)>),
     Failed {
@@ -277,7 +277,7 @@ pub(crate) struct Execution {
     /// Whether the budget allows another execution after this one.
     pub(crate) may_repeat: bool,
     /// The child run of the call, or the reason why it does not start.
-    pub(crate) child: Option<Result<Box<Child>, NothingLeft>>,
+    pub(crate) child: Option<Result<Box<Child>, NoBudgetLeft>>,
 }
 
 /// A child run that a call starts or resumes.
@@ -311,7 +311,7 @@ pub(crate) struct ExecutionEnd {
     /// Whether a child run was suspended; the call stays open then.
     pub(crate) is_left: bool,
     /// Events to record, the answer last.
-    pub(crate) facts: Notes,
+    pub(crate) facts: PendingEvents,
     /// Its retry, after this delay.
     pub(crate) again: Option<(Duration, Box<Execution>)>,
 }

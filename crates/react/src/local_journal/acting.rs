@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{AtWork, Lease};
+use backstop_event_log::{ActionGuard, Lease};
 
 use crate::journal::StepId;
 
@@ -17,28 +17,28 @@ pub(super) struct Acting(Arc<Mutex<ActingSteps>>);
 
 #[derive(Default)]
 struct ActingSteps {
-    open: Vec<(StepId, AtWork)>,
+    open: Vec<(StepId, ActionGuard)>,
     /// Steps whose end was delivered to the run and is not recorded yet.
-    told: Vec<AtWork>,
+    told: Vec<ActionGuard>,
 }
 
 impl Acting {
     /// Registers the begin of a step.
-    pub(super) fn begin(&self, step: StepId, at_work: Option<AtWork>) {
+    pub(super) fn begin(&self, step: StepId, at_work: Option<ActionGuard>) {
         if let Some(at_work) = at_work {
             self.steps().open.push((step, at_work));
         }
     }
 
     /// Registers that the end of a step was delivered to the run.
-    pub(super) fn ended(&self, step: StepId) {
+    pub(super) fn mark_delivered(&self, step: StepId) {
         let mut steps = self.steps();
         let ActingSteps { open, told } = &mut *steps;
         told.extend(open.extract_if(.., |(id, _)| *id == step).map(|(_, at_work)| at_work));
     }
 
     /// Registers that the run has recorded all delivered ends.
-    pub(super) fn recorded(&self) {
+    pub(super) fn mark_recorded(&self) {
         self.steps().told.clear();
     }
 
@@ -58,7 +58,7 @@ impl Acting {
             }
         };
         tokio::select! {
-            () = lease.ended() => {}
+            () = lease.wait_for_end() => {}
             () = until_stopped => {}
         }
     }

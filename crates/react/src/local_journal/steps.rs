@@ -2,27 +2,27 @@
 
 use std::task::{Context, Poll};
 
-use crate::effect::{Stop, Work};
-use crate::journal::{End, StepId};
+use crate::effect::{StopFlag, Work};
+use crate::journal::{StepEnd, StepId};
 
 /// Running steps, in the order in which they began. They are few, so polling all of them costs less than tracking which
 /// of them can make progress.
 #[derive(Default)]
-pub(super) struct Steps {
+pub(super) struct RunningSteps {
     last: u64,
-    running: Vec<Running>,
+    running: Vec<RunningStep>,
     /// Unset stop flags of ended steps, reused by the next ones.
-    unused: Vec<Stop>,
+    unused: Vec<StopFlag>,
 }
 
-struct Running {
+struct RunningStep {
     id: StepId,
     work: Work,
     /// Stop flag of the step.
-    stop: Stop,
+    stop: StopFlag,
 }
 
-impl Steps {
+impl RunningSteps {
     /// Returns the id of the next step.
     pub(super) const fn next_id(&mut self) -> StepId {
         self.last += 1;
@@ -30,10 +30,10 @@ impl Steps {
     }
 
     /// Begins a step.
-    pub(super) fn begin(&mut self, id: StepId, work: impl FnOnce(Stop) -> Work) {
+    pub(super) fn begin(&mut self, id: StepId, work: impl FnOnce(StopFlag) -> Work) {
         let stop = self.unused.pop().unwrap_or_default();
         let work = work(stop.clone());
-        self.running.push(Running { id, work, stop });
+        self.running.push(RunningStep { id, work, stop });
     }
 
     /// Stops a step.
@@ -44,10 +44,10 @@ impl Steps {
     }
 
     /// Returns a step that has ended, with its end.
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(StepId, End)> {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(StepId, StepEnd)> {
         for place in 0..self.running.len() {
             if let Poll::Ready(end) = self.running[place].work.as_mut().poll(context) {
-                let Running { id, stop, .. } = self.running.remove(place);
+                let RunningStep { id, stop, .. } = self.running.remove(place);
                 if !stop.is_stopped() {
                     self.unused.push(stop);
                 }

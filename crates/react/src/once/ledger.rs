@@ -37,7 +37,7 @@ pub(super) struct OnceLedger {
 /// The entry of one call, with its state. It contains nothing about the subject of the call, and stays when the run is
 /// removed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct OnceEntry {
     pub(super) run: RunId,
     pub(super) call_id: CallId,
     pub(super) state: EntryState,
@@ -83,29 +83,29 @@ pub(super) enum EntryState {
 }
 
 /// The answer of the ledger to a claim.
-pub(super) enum Claim {
+pub(super) enum OnceClaim {
     /// Another call of unknown end has the key; the version is that of its entry.
-    Elsewhere(Box<Entry>, u64, &'static str),
+    Elsewhere(Box<OnceEntry>, u64, &'static str),
     /// The call was made before.
-    Done(Box<Entry>),
+    Done(Box<OnceEntry>),
     /// This call has the key; the version is that of its entry.
     Mine(u64),
 }
 
-impl Entry {
+impl OnceEntry {
     fn new(context: &ToolContext, state: EntryState) -> Self {
         let (run, call_id) = (context.run.clone(), context.call_id.clone());
         Self { run, call_id, state, texts: OlderTexts::default() }
     }
 
-    fn is_of(&self, context: &ToolContext) -> bool {
+    fn belongs_to(&self, context: &ToolContext) -> bool {
         self.run == context.run && self.call_id == context.call_id
     }
 }
 
 impl EntryTexts {
     /// Returns the texts of an answered call.
-    fn answered(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
+    fn from_output(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
         let output = Some(redactor.redact_held_json(output));
         Self { call_id: Some(call.clone()), output, ..Self::default() }
     }
@@ -142,13 +142,13 @@ impl OnceLedger {
         key: &str,
         arguments: &JsonText,
         context: &ToolContext,
-    ) -> Result<Claim, StateError> {
+    ) -> Result<OnceClaim, StateError> {
         let (mut expected, mut looks) = (Some(Expected::Absent), 0);
         loop {
             if let Some(expected) = expected.take() {
                 match self.begin(key, expected, arguments, context).await {
                     Err(StateError::Conflict { .. }) => {}
-                    begun => return begun.map(Claim::Mine),
+                    begun => return begun.map(OnceClaim::Mine),
                 }
             }
             let Some((entry, version)) = self.read(key).await? else {
@@ -156,9 +156,9 @@ impl OnceLedger {
                 continue;
             };
             if entry.state == EntryState::Done {
-                return Ok(Claim::Done(Box::new(entry)));
+                return Ok(OnceClaim::Done(Box::new(entry)));
             }
-            if entry.is_of(context) {
+            if entry.belongs_to(context) {
                 // The runtime repeats its own call, and knows that it may.
                 expected = Some(Expected::Version(version));
                 continue;
@@ -176,12 +176,12 @@ impl OnceLedger {
                 CallOutcome::Running => self.clock.sleep(WAIT).await,
                 CallOutcome::DidNot => expected = Some(Expected::Version(version)),
                 CallOutcome::Unknown(why) => {
-                    return Ok(Claim::Elsewhere(Box::new(entry), version, why));
+                    return Ok(OnceClaim::Elsewhere(Box::new(entry), version, why));
                 }
                 CallOutcome::Happened(output) => {
                     match self.finish(key, entry, version, output).await {
                         Err(StateError::Conflict { .. }) => {}
-                        finished => return finished.map(|entry| Claim::Done(Box::new(entry))),
+                        finished => return finished.map(|entry| OnceClaim::Done(Box::new(entry))),
                     }
                 }
             }
@@ -189,7 +189,7 @@ impl OnceLedger {
     }
 
     /// Returns the outcome of the call of an entry: from its record, or else from the entry.
-    async fn outcome(&self, entry: &Entry, asks: bool, context: &ToolContext) -> CallOutcome {
+    async fn outcome(&self, entry: &OnceEntry, asks: bool, context: &ToolContext) -> CallOutcome {
         const FAILED: CallOutcome = CallOutcome::Unknown("failed before, and may have acted");
         if let (Some(log), true) = (&self.log, asks) {
             let own = entry.run == context.run;
@@ -209,7 +209,7 @@ impl OnceLedger {
         }
     }
 
-    async fn read(&self, key: &str) -> Result<Option<(Entry, u64)>, StateError> {
+    async fn read(&self, key: &str) -> Result<Option<(OnceEntry, u64)>, StateError> {
         let Some(found) = self.store.read(&Scope::Global, key).await? else { return Ok(None) };
         let entry = found
             .value
@@ -218,7 +218,12 @@ impl OnceLedger {
         Ok(Some((entry, found.version)))
     }
 
-    async fn write(&self, key: &str, expected: Expected, entry: &Entry) -> Result<u64, StateError> {
+    async fn write(
+        &self,
+        key: &str,
+        expected: Expected,
+        entry: &OnceEntry,
+    ) -> Result<u64, StateError> {
         let write = StateWrite::new(Scope::Global, key, json!(entry)).expecting(expected);
         self.store.write(write).await
     }
@@ -227,7 +232,7 @@ impl OnceLedger {
     pub(super) async fn read_texts(
         &self,
         key: &str,
-        entry: &Entry,
+        entry: &OnceEntry,
     ) -> Result<EntryTexts, StateError> {
         let found = self.store.read(&Scope::Run(entry.run.clone()), key).await?;
         let texts = found.and_then(|found| found.value.read().ok());
@@ -242,8 +247,8 @@ impl OnceLedger {
         texts: &EntryTexts,
     ) -> Result<(), StateError> {
         let scope = Scope::Run(run.clone());
-        let texts =
-            JsonText::of(texts).map_err(|error| StateError::Serialization(error.to_string()));
+        let texts = JsonText::from_value(texts)
+            .map_err(|error| StateError::Serialization(error.to_string()));
         let written = match texts {
             Ok(texts) => self.store.write(StateWrite::new(scope, key, texts)).await,
             Err(error) => Err(error),
@@ -270,7 +275,8 @@ impl OnceLedger {
         arguments: &JsonText,
         context: &ToolContext,
     ) -> Result<u64, StateError> {
-        let version = self.write(key, expected, &Entry::new(context, EntryState::Begun)).await?;
+        let version =
+            self.write(key, expected, &OnceEntry::new(context, EntryState::Begun)).await?;
         if self.keeps_arguments {
             let texts = EntryTexts {
                 call_id: Some(context.call_id.clone()),
@@ -290,10 +296,10 @@ impl OnceLedger {
     pub(super) async fn finish(
         &self,
         key: &str,
-        entry: Entry,
+        entry: OnceEntry,
         version: u64,
         output: Option<JsonText>,
-    ) -> Result<Entry, StateError> {
+    ) -> Result<OnceEntry, StateError> {
         let has_texts = output.is_some();
         let entry = self.write_done(key, entry, version, output).await?;
         if has_texts {
@@ -306,13 +312,13 @@ impl OnceLedger {
     async fn write_done(
         &self,
         key: &str,
-        mut entry: Entry,
+        mut entry: OnceEntry,
         version: u64,
         output: Option<JsonText>,
-    ) -> Result<Entry, StateError> {
+    ) -> Result<OnceEntry, StateError> {
         (entry.state, entry.texts) = (EntryState::Done, OlderTexts::default());
         if let Some(output) = output {
-            let texts = EntryTexts::answered(&entry.call_id, &self.redactor, output);
+            let texts = EntryTexts::from_output(&entry.call_id, &self.redactor, output);
             self.write_texts(key, &entry.run, &texts).await?;
         }
         self.write(key, Expected::Version(version), &entry).await?;
@@ -327,7 +333,7 @@ impl OnceLedger {
         context: &ToolContext,
         output: Option<JsonText>,
     ) -> Result<(), StateError> {
-        let entry = Entry::new(context, EntryState::Done);
+        let entry = OnceEntry::new(context, EntryState::Done);
         self.write_done(key, entry, version, output).await.map(drop)
     }
 
@@ -338,7 +344,7 @@ impl OnceLedger {
         version: u64,
         context: &ToolContext,
     ) -> Result<(), StateError> {
-        let entry = Entry::new(context, EntryState::Failed);
+        let entry = OnceEntry::new(context, EntryState::Failed);
         self.write(key, Expected::Version(version), &entry).await.map(drop)
     }
 
@@ -352,16 +358,16 @@ impl OnceLedger {
         &self,
         key: &str,
         context: &ToolContext,
-    ) -> Result<Option<(Entry, u64)>, StateError> {
+    ) -> Result<Option<(OnceEntry, u64)>, StateError> {
         let found = self.read(key).await?;
-        Ok(found.filter(|(entry, _)| entry.is_of(context) && entry.state != EntryState::Done))
+        Ok(found.filter(|(entry, _)| entry.belongs_to(context) && entry.state != EntryState::Done))
     }
 
     /// Writes the result of a probe, or a person's settlement, for the call of an entry.
     pub(super) async fn settle(
         &self,
         key: &str,
-        (entry, version): (Entry, u64),
+        (entry, version): (OnceEntry, u64),
         outcome: CallOutcome,
     ) -> Result<(), StateError> {
         match outcome {
@@ -392,10 +398,11 @@ mod tests {
             keeps_arguments: true,
         };
         let (run, call_id) = (RunId::from("run_1"), CallId::from("c"));
-        let entry = Entry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
+        let entry =
+            OnceEntry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
         let said =
             JsonText::parse(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).unwrap();
-        let answered = EntryTexts::answered(&entry.call_id, &ledger.redactor, said.clone());
+        let answered = EntryTexts::from_output(&entry.call_id, &ledger.redactor, said.clone());
         let texts = EntryTexts { arguments: Some(said.clone()), ..answered };
         ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
         let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();

@@ -67,13 +67,13 @@ fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
             EventKind::ToolResponded(answer) if answer.call_id == *call => match outcome.take() {
                 // The result of a probe just before the answer.
                 Some(settled @ (CallOutcome::DidNot | CallOutcome::Happened(_))) => Some(settled),
-                _ => Some(answered(answer)),
+                _ => Some(read_answer(answer)),
             },
             EventKind::ToolProbed(probed) if probed.call_id == *call => {
-                settled(probed.verdict, probed.output.as_ref())
+                read_verdict(probed.verdict, probed.output.as_ref())
             }
             EventKind::ToolResolved(resolved) if resolved.call_id == *call => {
-                settled(resolved.verdict, resolved.output.as_ref())
+                read_verdict(resolved.verdict, resolved.output.as_ref())
             }
             _ => continue,
         };
@@ -82,14 +82,14 @@ fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
     outcome
 }
 
-fn answered(answer: &ToolResponded) -> CallOutcome {
+fn read_answer(answer: &ToolResponded) -> CallOutcome {
     match answer.ok {
         true => CallOutcome::Happened(Some(answer.output.clone())),
         false => CallOutcome::Unknown(FAILED),
     }
 }
 
-fn settled(verdict: Verdict, output: Option<&JsonText>) -> Option<CallOutcome> {
+fn read_verdict(verdict: Verdict, output: Option<&JsonText>) -> Option<CallOutcome> {
     match verdict {
         Verdict::Happened => Some(CallOutcome::Happened(output.cloned())),
         Verdict::DidNot => Some(CallOutcome::DidNot),

@@ -99,10 +99,10 @@ impl PoolFailures {
 
     /// Adds the failures of the other endpoints to the chain of the one at `place`, each text once.
     pub(crate) fn keep_others(&self, place: usize, error: &mut ProviderError) {
-        let mut kept = vec![ErrorText::of(error)];
-        kept.extend(self.find(place).map(|known| ErrorText::of(&known.error(known.at))));
+        let mut kept = vec![ErrorText::from_error(error)];
+        kept.extend(self.find(place).map(|known| ErrorText::from_error(&known.error(known.at))));
         for other in self.0.iter().rev().filter(|other| other.place != place) {
-            let text = ErrorText::of(&other.error(other.at));
+            let text = ErrorText::from_error(&other.error(other.at));
             if !kept.contains(&text) {
                 error.keep_beside(&text);
                 kept.push(text);

@@ -25,7 +25,7 @@ pub(crate) async fn abandon(
     (summary, claim): (RunSummary, Claim),
     why: &ResumeError,
     now: Timestamp,
-    Ended { calls, returned, at }: Ended,
+    AbandonedWork { calls, returned, at }: AbandonedWork,
 ) -> Result<(), AgentError> {
     // The record may be ahead of the time of day.
     let now = now.max(at);
@@ -40,7 +40,7 @@ pub(crate) async fn abandon(
         writer.stage(&seed, now, Actor::Runtime, cause, returned.into());
     }
     for (call_id, tool) in calls {
-        let answer = ToolResponded::refused(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
+        let answer = ToolResponded::refusal(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
         writer.stage(&seed, now, Actor::Machine, cause, answer.into());
     }
     let usage = writer.summary().usage;
@@ -70,7 +70,7 @@ pub(crate) struct OpenWork {
 }
 
 /// What was open in a run, once the runs below it are over.
-pub(crate) struct Ended {
+pub(crate) struct AbandonedWork {
     /// The calls without an answer, with their tools, in the order of their batch.
     pub(crate) calls: Vec<(CallId, Arc<str>)>,
     /// What became of the runs below.

@@ -1,6 +1,6 @@
 //! Carrying records from store to store.
 
-use backstop_event_log::{LogError, Record, Verified, read_records, sessions_of, verify_run};
+use backstop_event_log::{LogError, Record, Verified, read_records, readable_sessions, verify_run};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
@@ -39,7 +39,7 @@ pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOut
     if summary.is_open() {
         return Ok(CopyOutcome::Open);
     }
-    let events = decoded(&records, run)?;
+    let events = decode_events(&records, run)?;
     let there = to.log.summary(run).await?;
     let part = match &there {
         Some(there) => compare(&*to.log, there, &summary, &records).await?,
@@ -65,7 +65,7 @@ fn sealed_erasures(verified: Verified) -> Vec<u64> {
 }
 
 /// Returns the events that were not erased.
-fn decoded(records: &[Record], run: &RunId) -> Result<Vec<Event>, LogError> {
+fn decode_events(records: &[Record], run: &RunId) -> Result<Vec<Event>, LogError> {
     let events = records.iter().filter_map(|record| match record.decode(run) {
         Err(LogError::Erased { .. }) => None,
         event => Some(event),
@@ -74,7 +74,7 @@ fn decoded(records: &[Record], run: &RunId) -> Result<Vec<Event>, LogError> {
 }
 
 async fn copy_all(from: &Source, to: &Source, events: &[Event]) -> Result<(), LogError> {
-    let sessions = sessions_of(events);
+    let sessions = readable_sessions(events);
     for event in events {
         if matches!(event.kind, EventKind::ErrorStored(_) | EventKind::ResultStored(_)) {
             copy_stored(&from.stores(), &to.stores(), event, &sessions).await?;

@@ -20,7 +20,7 @@ pub(crate) struct Resolved {
 /// listed elsewhere is no part of what makes it this agent.
 pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
     let text = |definition: &AgentDefinition| {
-        JsonText::of(definition)
+        JsonText::from_value(definition)
             .expect("schemas and sources are nested less deeply than a record may be")
     };
     let mut recorded = definition.clone();

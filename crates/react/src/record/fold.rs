@@ -3,9 +3,11 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunSummary, agent_of, read_events, sessions_of};
+use backstop_event_log::{
+    EventLog, LogError, RunSummary, current_agent, read_events, readable_sessions,
+};
 use backstop_react_machine::{
-    AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
+    AgentDefinition, CheckedDefinition, Divergence, MachineEntry, Replay, Replayed, Setup,
 };
 use layer0::event::{AgentRecord, DecodeError, Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
@@ -57,13 +59,13 @@ pub(crate) async fn fold(
         }
         events.truncate(usize::try_from(until).unwrap_or(usize::MAX));
     }
-    let started = started(&events)?;
+    let started = read_run_started(&events)?;
     if started.agent.is_workflow() {
         let (run, workflow) = (run.clone(), started.agent.name.as_ref().into());
         return Err(ResumeError::OfWorkflow { run, workflow });
     }
     let follows = started.follows.as_ref().map(|follows| follows.run.clone());
-    let agent = agent_of(&events).unwrap_or(&started.agent);
+    let agent = current_agent(&events).unwrap_or(&started.agent);
     let adopted = match defined_as {
         DefinedAs::Adopted(own) => adopted_definition(own, started, agent)?,
         DefinedAs::Own(_) | DefinedAs::Recorded => None,
@@ -84,7 +86,7 @@ pub(crate) async fn fold(
         }
         None => (replayed.machine.definition().clone(), None),
     };
-    let sessions = sessions_of(&events);
+    let sessions = readable_sessions(&events);
     Ok(Folded { summary, events, definition, replayed, sessions, follows, adopted })
 }
 
@@ -114,8 +116,8 @@ pub(crate) fn other_model(
     own: &AgentDefinition,
     events: &[Event],
 ) -> Result<Option<Box<AgentRecord>>, ResumeError> {
-    let started = started(events)?;
-    let agent = agent_of(events).unwrap_or(&started.agent);
+    let started = read_run_started(events)?;
+    let agent = current_agent(events).unwrap_or(&started.agent);
     let recorded: AgentDefinition = agent.definition.read().map_err(unreadable)?;
     let model = |definition: &AgentDefinition| definition.runtime.value()["model"].clone();
     if model(own) == model(&recorded) || record(own).agent.digest != agent.digest {
@@ -148,7 +150,8 @@ fn resumed_definition(
     let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
     let mut tools: Vec<ToolSpec> = of_its_own.collect();
     // It keeps to the tools of others that it was given, unless it has one of that name itself by now.
-    for kept in tools_of(agent).map_err(unreadable)?.iter().filter(|tool| is_listed_elsewhere(tool))
+    for kept in
+        read_tools(agent).map_err(unreadable)?.iter().filter(|tool| is_listed_elsewhere(tool))
     {
         if !tools.iter().any(|tool| tool.name == kept.name) {
             tools.push(kept.clone());
@@ -158,10 +161,10 @@ fn resumed_definition(
     Ok(own)
 }
 
-pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
+pub(crate) fn read_run_started(events: &[Event]) -> Result<&RunStarted, LogError> {
     match events.first().map(|event| &event.kind) {
         Some(EventKind::RunStarted(started)) => Ok(started),
-        _ => Err(LogError::tampered(1, "it does not begin with `run.started`")),
+        _ => Err(LogError::tampered_event(1, "it does not begin with `run.started`")),
     }
 }
 
@@ -193,7 +196,7 @@ struct OfRun {
 /// # Errors
 ///
 /// When its definition cannot be read.
-pub(crate) fn tools_of(agent: &AgentRecord) -> Result<Arc<[ToolSpec]>, serde_json::Error> {
+pub(crate) fn read_tools(agent: &AgentRecord) -> Result<Arc<[ToolSpec]>, serde_json::Error> {
     agent.definition.read().map(|OfRun { tools, .. }| tools)
 }
 
@@ -225,7 +228,7 @@ fn own_definition(
             let OfRun { output_schema, .. } =
                 started.agent.definition.read().map_err(unreadable)?;
             own.output_schema = output_schema;
-            let text = JsonText::of(&own);
+            let text = JsonText::from_value(&own);
             let text =
                 text.expect("schemas and sources are nested less deeply than a record may be");
             digest(&text).into()
@@ -236,7 +239,7 @@ fn own_definition(
     }
     // A run keeps to the tools that it was given; those of its own the agent has as they were.
     if started.mcp.is_some() || own.tools.iter().any(is_listed_elsewhere) {
-        own.tools = tools_of(&started.agent).map_err(unreadable)?;
+        own.tools = read_tools(&started.agent).map_err(unreadable)?;
     }
     Ok(own)
 }
@@ -264,7 +267,7 @@ pub(crate) fn replay_events(
     }
     let mut replay = Replay::new(definition, setup, runs);
     for event in events {
-        let mut entry = Entry::new(event.seq, event.at, event.actor, event.kind.clone());
+        let mut entry = MachineEntry::new(event.seq, event.at, event.actor, event.kind.clone());
         entry.caused_by = event.caused_by;
         replay.next(&entry)?;
     }

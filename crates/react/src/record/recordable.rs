@@ -102,7 +102,7 @@ pub(crate) fn without_secrets(
     if !redactor.holds_secrets() {
         return Ok(definition);
     }
-    redactor.redact_held_json(JsonText::of(&definition)?).read()
+    redactor.redact_held_json(JsonText::from_value(&definition)?).read()
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{LogKey, RunSummary, TranscriptPart, sessions_of};
-use backstop_react_machine::messages_of;
+use backstop_event_log::{LogKey, RunSummary, TranscriptPart, readable_sessions};
+use backstop_react_machine::collect_messages;
 use layer0::event::{Event, Hash};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
@@ -49,8 +49,8 @@ impl RunTranscript {
             run: summary.run.clone(),
             head: summary.head,
             follows,
-            messages: messages_of(events.iter().map(|event| &event.kind)),
-            sessions: sessions_of(events),
+            messages: collect_messages(events.iter().map(|event| &event.kind)),
+            sessions: readable_sessions(events),
             is_new: !summary.is_open(),
         }
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, Lookup, ResultStore, Store, StoreError};
-use backstop_event_log::{EventLog, LogError, RunWriter, read_records, sessions_of};
+use backstop_event_log::{EventLog, LogError, RunWriter, read_records, readable_sessions};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
 use super::target::{RecordPart, Rest, compare};
-use crate::agent::inner::Inner;
-use crate::record::fold::started;
-use crate::record::transcript::followed;
+use crate::agent::inner::AgentInner;
+use crate::record::fold::read_run_started;
+use crate::record::transcript::read_followed_runs;
 use crate::resume_error::ResumeError;
 use crate::stores::Stores;
 
@@ -50,15 +50,15 @@ impl Source {
     /// they and it stored.
     pub(crate) async fn copy_to(
         &self,
-        agent: &Inner,
+        agent: &AgentInner,
         log: &Arc<dyn EventLog>,
         events: &[Event],
         sessions: &[SessionId],
     ) -> Result<(), ResumeError> {
-        let follows = started(events)?.follows.as_ref().map(|follows| &follows.run);
+        let follows = read_run_started(events)?.follows.as_ref().map(|follows| &follows.run);
         // A session's history is read leniently: what cannot be read is not copied.
-        let (runs, _) = followed(&*self.log, follows).await;
-        let earlier = runs.iter().flat_map(|(_, events)| sessions_of(events));
+        let (runs, _) = read_followed_runs(&*self.log, follows).await;
+        let earlier = runs.iter().flat_map(|(_, events)| readable_sessions(events));
         let sessions: Vec<SessionId> = earlier.chain(sessions.iter().cloned()).collect();
         for (summary, events) in runs.iter().rev() {
             let (_, mut records) = read_records(&*self.log, &summary.run).await?;
@@ -72,7 +72,7 @@ impl Source {
             let mut writer = RunWriter::copy(Arc::clone(log), summary.run.clone(), events, records);
             writer.commit().await?;
         }
-        let stored = self.stores().guarded(agent.store_timeout(), &agent.clock);
+        let stored = self.stores().into_guarded(agent.store_timeout(), &agent.clock);
         let all = runs.iter().flat_map(|(_, events)| events).chain(events);
         for event in all {
             copy_stored(&stored, &agent.stores, event, &sessions).await?;
@@ -86,7 +86,7 @@ impl Source {
     }
 
     /// Makes a source of a whole database.
-    pub fn of(store: &(impl Store + ?Sized)) -> Self {
+    pub fn from_store(store: &(impl Store + ?Sized)) -> Self {
         Self::new(store.log()).errors(store.errors()).results(store.results())
     }
 }
@@ -102,10 +102,10 @@ pub(crate) async fn copy_stored(
         EventKind::ErrorStored(stored) => {
             let (Some(from), Some(to)) = (&from.errors, &to.errors) else { return Ok(()) };
             for session in sessions {
-                match from.get(session, &stored.error_id).await.map_err(failed)? {
-                    Lookup::Found(error) => to.keep(error).await.map_err(failed)?,
+                match from.get(session, &stored.error_id).await.map_err(to_log_error)? {
+                    Lookup::Found(error) => to.keep(error).await.map_err(to_log_error)?,
                     Lookup::Expired => {
-                        to.keep_expired(session, &stored.error_id).await.map_err(failed)?;
+                        to.keep_expired(session, &stored.error_id).await.map_err(to_log_error)?;
                     }
                     _ => {}
                 }
@@ -114,10 +114,10 @@ pub(crate) async fn copy_stored(
         EventKind::ResultStored(stored) => {
             let (Some(from), Some(to)) = (&from.results, &to.results) else { return Ok(()) };
             for session in sessions {
-                match from.get(session, &stored.result_id).await.map_err(failed)? {
-                    Lookup::Found(result) => to.keep(result).await.map_err(failed)?,
+                match from.get(session, &stored.result_id).await.map_err(to_log_error)? {
+                    Lookup::Found(result) => to.keep(result).await.map_err(to_log_error)?,
                     Lookup::Expired => {
-                        to.keep_expired(session, &stored.result_id).await.map_err(failed)?;
+                        to.keep_expired(session, &stored.result_id).await.map_err(to_log_error)?;
                     }
                     _ => {}
                 }
@@ -135,6 +135,6 @@ impl<L: EventLog + 'static> From<Arc<L>> for Source {
 }
 
 /// A copy whose stored texts are missing would mislead its model.
-fn failed(error: StoreError) -> LogError {
+fn to_log_error(error: StoreError) -> LogError {
     LogError::Failed(error.into())
 }

@@ -9,7 +9,7 @@ use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 
-use crate::record::fold::started;
+use crate::record::fold::read_run_started;
 use crate::record::run_transcript::RunTranscript;
 use crate::record::transcript_cache::{CachedTranscript, TranscriptCache};
 
@@ -65,7 +65,7 @@ pub(crate) async fn history(
 }
 
 /// Reads a run, the one that it follows, and so on, until one cannot be read.
-pub(crate) async fn followed(
+pub(crate) async fn read_followed_runs(
     log: &dyn EventLog,
     last: Option<&RunId>,
 ) -> (Vec<(RunSummary, Vec<Event>)>, Option<LogError>) {
@@ -221,10 +221,10 @@ async fn read_run(
     run: &RunId,
 ) -> Result<(Option<RunId>, RunSummary, Vec<Event>), LogError> {
     let (summary, events) = read_events(log, run).await?;
-    let follows = started(&events)?.follows.as_ref().map(|follows| follows.run.clone());
+    let follows = read_run_started(&events)?.follows.as_ref().map(|follows| follows.run.clone());
     Ok((follows, summary, events))
 }
 
 fn make_circle_error() -> LogError {
-    LogError::tampered(1, "the runs of its session go in circles")
+    LogError::tampered_event(1, "the runs of its session go in circles")
 }

@@ -18,10 +18,10 @@ pub(super) struct Admission {
 pub(super) struct AdmissionVerdict {
     /// Entries of its hooks for the record.
     pub(super) notes: Vec<EventKind>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: AdmissionOutcome,
 }
 
-pub(super) enum Outcome {
+pub(super) enum AdmissionOutcome {
     /// It may run, if the budget has an execution left.
     Admitted(ToolCall, Admitted),
     /// It is refused with this answer.

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Input, Machine, ToolBatch};
+use backstop_react_machine::{
+    BUDGET_CANCELLED, EffectId, HookPoint, Machine, MachineInput, ToolBatch,
+};
 use backstop_tool::{ToolError, failed_text};
 use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
 
-use super::admission::{Admission, AdmissionVerdict, Outcome};
-use super::{InFlight, Run};
-use crate::agent::inner::Inner;
+use super::admission::{Admission, AdmissionOutcome, AdmissionVerdict};
+use super::{Run, StepPurpose};
+use crate::agent::inner::AgentInner;
 use crate::effect::{Failing, admit, has_hooks, is_any_held};
 use crate::error::AgentError;
 use crate::hook::HookContext;
-use crate::journal::{Gated, Notes, Step, StopFact};
+use crate::journal::{Gated, PendingEvents, Step, StopFact};
 
 impl Run {
     /// Decides which calls of a batch may run, and answers the others.
@@ -25,7 +27,7 @@ impl Run {
         if (!batch.approved || batch.changed) && is_asked_about {
             let (calls, changed) = (Arc::clone(&batch.calls), batch.changed);
             let admission = Box::new(self.admission(batch));
-            self.start(Step::Gates { calls, changed }, InFlight::Admission(admission));
+            self.start(Step::Gates { calls, changed }, StepPurpose::Admission(admission));
             return Ok(());
         }
         let calls = Arc::clone(&batch.calls);
@@ -41,11 +43,11 @@ impl Run {
     pub(super) async fn gates_answered(
         &mut self,
         admission: Admission,
-        gated: Result<Vec<Gated>, (Notes, StopFact)>,
+        gated: Result<Vec<Gated>, (PendingEvents, StopFact)>,
     ) -> Result<(), AgentError> {
         match gated {
             Ok(gated) => self.look_up(admission, gated).await,
-            Err((Notes(notes), stop)) => self.stop_by_hook(notes, stop).await,
+            Err((PendingEvents(notes), stop)) => self.stop_by_hook(notes, stop).await,
         }
     }
 
@@ -57,24 +59,24 @@ impl Run {
     ) -> Result<(), AgentError> {
         let executions = admission.batch.max_executions.min(self.executions_left());
         let mut left = executions;
-        for Gated { call, notes: Notes(notes), skipped, answer } in gated {
+        for Gated { call, notes: PendingEvents(notes), skipped, answer } in gated {
             let outcome = match answer {
-                Some(answer) => Outcome::Answered(answer.0),
+                Some(answer) => AdmissionOutcome::Answered(answer.0),
                 None => self.outcome(&admission.batch, call, skipped, left),
             };
-            if matches!(outcome, Outcome::Admitted(..)) {
+            if matches!(outcome, AdmissionOutcome::Admitted(..)) {
                 left -= 1;
             }
             admission.verdicts.push(AdmissionVerdict { notes, outcome });
         }
         if has_hooks(&self.agent, HookPoint::BeforeTool) {
             let admitted = admission.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
-                Outcome::Admitted(call, _) => Some(call.clone()),
+                AdmissionOutcome::Admitted(call, _) => Some(call.clone()),
                 _ => None,
             });
             let calls: Vec<_> = admitted.collect();
             if !calls.is_empty() {
-                self.start(Step::Observers(calls), InFlight::Admission(Box::new(admission)));
+                self.start(Step::Observers(calls), StepPurpose::Admission(Box::new(admission)));
                 return Ok(());
             }
         }
@@ -88,10 +90,10 @@ impl Run {
         call: ToolCall,
         skipped: Option<(String, String)>,
         left: u32,
-    ) -> Outcome {
+    ) -> AdmissionOutcome {
         let ToolCall { id, name, arguments, .. } = call;
         let machine = self.ledger.machine();
-        let skipped = skipped.map_or(Ok(()), |(hook, why)| Err(ToolError::skipped(hook, why)));
+        let skipped = skipped.map_or(Ok(()), |(hook, why)| Err(ToolError::skipped_by(hook, why)));
         let admitted = skipped.and_then(|()| {
             let admitted = admit(&self.agent, &name, arguments)?;
             match machine.repeated_failure(&name, admitted.arguments.text()) {
@@ -99,7 +101,7 @@ impl Run {
                 None if left == 0 => return Err(ToolError::Cancelled),
                 None => {}
             }
-            let denied = machine.denied(&name, admitted.arguments.text());
+            let denied = machine.find_denial(&name, admitted.arguments.text());
             // The approval that was just given takes precedence.
             match denied.filter(|_| !batch.approved) {
                 Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
@@ -109,34 +111,35 @@ impl Run {
         match admitted {
             // The budget is checked after the approval.
             Ok(admitted) if admitted.spec().approval && !batch.approved => {
-                Outcome::Held(id, admitted.arguments.text().clone())
+                AdmissionOutcome::Held(id, admitted.arguments.text().clone())
             }
             Ok(admitted) => {
                 let arguments = admitted.arguments.text().clone();
-                Outcome::Admitted(ToolCall::new(id, name, arguments), admitted)
+                AdmissionOutcome::Admitted(ToolCall::new(id, name, arguments), admitted)
             }
             Err(error) => {
-                Outcome::Answered(refusal(&self.agent, &self.context, &id, &name, &error))
+                AdmissionOutcome::Answered(refusal(&self.agent, &self.context, &id, &name, &error))
             }
         }
     }
 
-    pub(super) async fn observed(
+    pub(super) async fn handle_observations(
         &mut self,
         mut admission: Admission,
-        observed: Result<Vec<Notes>, (Notes, StopFact)>,
+        observed: Result<Vec<PendingEvents>, (PendingEvents, StopFact)>,
     ) -> Result<(), AgentError> {
-        let is_admitted =
-            |verdict: &&mut AdmissionVerdict| matches!(verdict.outcome, Outcome::Admitted(..));
+        let is_admitted = |verdict: &&mut AdmissionVerdict| {
+            matches!(verdict.outcome, AdmissionOutcome::Admitted(..))
+        };
         match observed {
             Ok(observed) => {
                 let admitted = admission.verdicts.iter_mut().filter(is_admitted);
-                for (verdict, Notes(notes)) in admitted.zip(observed) {
+                for (verdict, PendingEvents(notes)) in admitted.zip(observed) {
                     verdict.notes.extend(notes);
                 }
                 self.record_verdicts(admission).await
             }
-            Err((Notes(notes), stop)) => {
+            Err((PendingEvents(notes), stop)) => {
                 let before = admission.verdicts.into_iter().flat_map(|verdict| verdict.notes);
                 self.stop_by_hook(before.chain(notes).collect(), stop).await
             }
@@ -150,25 +153,25 @@ impl Run {
         let recorded = ledger.change(|machine: &mut Machine| {
             for AdmissionVerdict { notes, outcome } in admission.verdicts.drain(..) {
                 for note in notes {
-                    machine.handle(Input::fact(at, note))?;
+                    machine.handle(MachineInput::fact(at, note))?;
                 }
                 let fact = match outcome {
                     // Tools that ran meanwhile may have used the last executions.
-                    Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
+                    AdmissionOutcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
                         refusal(agent, context, &id, &name, &ToolError::Cancelled)
                     }
-                    Outcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
+                    AdmissionOutcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
                         left -= 1;
-                        tools.admitted(id.clone(), admitted);
+                        tools.add_admitted(id.clone(), admitted);
                         ToolRequested::new(id, name, arguments, machine.next_execution()).into()
                     }
-                    Outcome::Answered(answer) => answer,
-                    Outcome::Held(call_id, arguments) => {
+                    AdmissionOutcome::Answered(answer) => answer,
+                    AdmissionOutcome::Held(call_id, arguments) => {
                         machine.hold(at, &call_id, arguments)?;
                         continue;
                     }
                 };
-                machine.handle(Input::fact(at, fact))?;
+                machine.handle(MachineInput::fact(at, fact))?;
             }
             Ok(())
         });
@@ -183,7 +186,7 @@ impl Run {
         // The tool and the policy may have changed since.
         match admit(&self.agent, &run.tool, run.arguments.clone()) {
             Ok(admitted) => {
-                self.tools.admitted(call_id.clone(), admitted);
+                self.tools.add_admitted(call_id.clone(), admitted);
                 run.id = id;
                 self.tools.queue(run);
                 self.start_tools().await
@@ -193,7 +196,7 @@ impl Run {
                 let failing = Failing::new(&self.agent, &self.context, call_id, &run.tool, 0);
                 let answer = self.ledger.answer(id, failing.respond(&error, &text));
                 // Its child runs cannot be resumed either.
-                let ended = self.end_dispatches_of(call_id).await?;
+                let ended = self.end_call_dispatches(call_id).await?;
                 let resumed = self.approvals.take_resumed().map(EventKind::from);
                 let ended = ended.into_iter().map(EventKind::from);
                 let facts = resumed.into_iter().chain(ended).map(|fact| self.ledger.fact(fact));
@@ -206,7 +209,7 @@ impl Run {
 
 /// Returns the answer of a call that does not run.
 fn refusal(
-    agent: &Inner,
+    agent: &AgentInner,
     context: &HookContext,
     id: &CallId,
     name: &Arc<str>,

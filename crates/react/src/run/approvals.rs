@@ -22,7 +22,7 @@ pub(super) struct Approvals {
 
 impl Approvals {
     /// Returns the approvals of a resumed run that waits.
-    pub(super) fn resumed(by: Option<RunResumed>) -> Self {
+    pub(super) fn for_resumed_run(by: Option<RunResumed>) -> Self {
         let (asked, asking, given, expiring) = Default::default();
         Self { asked, asking, given, expiring, resumed_by: by }
     }
@@ -56,7 +56,7 @@ impl Approvals {
     }
 
     /// Forgets approvals that are no longer open. Returns the steps that ask about them.
-    pub(super) fn closed(&mut self, open: &[&ApprovalId]) -> Vec<StepId> {
+    pub(super) fn forget_closed(&mut self, open: &[&ApprovalId]) -> Vec<StepId> {
         self.asking.retain(|(id, _)| open.contains(&id));
         let closed = self.asked.extract_if(.., |(id, _)| !open.contains(&&*id));
         closed.map(|(_, step)| step).collect()

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{AgentDefinition as Definition, EffectId, Input, ModelCall};
+use backstop_react_machine::{AgentDefinition as Definition, EffectId, MachineInput, ModelCall};
 use layer0::event::{ModelAttempted, RunParked, Warning};
 
-use super::{InFlight, Run};
+use super::{Run, StepPurpose};
 use crate::error::AgentError;
-use crate::journal::{Attempt, AttemptEnd, Parking, Step};
+use crate::journal::{AttemptEnd, ModelAttempt, Parking, Step};
 
 impl Run {
     pub(super) fn ask_model(&mut self, call: ModelCall) {
@@ -16,8 +16,8 @@ impl Run {
         let Definition { tools, output_schema, .. } = &*self.definition;
         let labels = Arc::clone(self.ledger.machine().labels());
         let (tools, schema) = (Arc::clone(tools), output_schema.clone());
-        let attempt = Attempt::first(call, messages, tools, schema, labels);
-        self.start(Step::Attempt(Box::new(attempt)), InFlight::Attempt);
+        let attempt = ModelAttempt::first(call, messages, tools, schema, labels);
+        self.start(Step::Attempt(Box::new(attempt)), StepPurpose::Attempt);
     }
 
     pub(super) async fn attempt_ended(&mut self, end: AttemptEnd) -> Result<(), AgentError> {
@@ -43,7 +43,7 @@ impl Run {
             AttemptEnd::Again(attempted, delay, attempt) => {
                 self.record_attempt(*attempted).await?;
                 if delay.is_zero() {
-                    self.start(Step::Attempt(attempt), InFlight::Attempt);
+                    self.start(Step::Attempt(attempt), StepPurpose::Attempt);
                 } else {
                     self.asking.wait(self.ledger.at().after(delay), attempt);
                 }
@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Returns the entries of an attempt, with a warning for the run's first attempt with estimated tokens.
-    fn attempt_facts(&self, id: EffectId, attempted: ModelAttempted) -> Vec<Input> {
+    fn attempt_facts(&self, id: EffectId, attempted: ModelAttempted) -> Vec<MachineInput> {
         let is_first = attempted.usage_estimated && !self.ledger.machine().has_estimates();
         let warning = is_first.then(|| {
             let message = format!(

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use backstop_event_log::OpenApproval;
-use backstop_react_machine::{Approval, Dispatch, Input};
+use backstop_react_machine::{Approval, ChildDispatch, MachineInput};
 use layer0::event::{BudgetGranted, EventKind, OperatorWaiting, RunParked, RunResumed, WaitFor};
 use layer0::id::{CallId, RunId};
 use layer0::operator::Waiting;
 use layer0::usage::Allowance;
 use layer0::{Code, Timestamp, code};
 
-use super::tools::AtWork;
-use super::{InFlight, Run};
+use super::tools::RunningExecution;
+use super::{Run, StepPurpose};
 use crate::error::{AgentError, internal};
-use crate::journal::{Ask, AskId, Step, Told};
+use crate::journal::{AskId, Step, StepReply, StepRequest};
 
 /// Recorded author of the resumption of a parked run.
 const RUNTIME: &str = "backstop";
@@ -47,7 +47,7 @@ impl Run {
             self.tell_to_leave();
             return Ok(false);
         }
-        let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, InFlight::Wait));
+        let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, StepPurpose::Wait));
         // Without a log, an approval cannot be decided from outside.
         let is_undecidable =
             self.agent.log.is_none() && self.ledger.machine().open_approvals().next().is_some();
@@ -55,7 +55,7 @@ impl Run {
             let waiting = self.waiting();
             if !has_told {
                 self.below.told = Some(waiting.clone());
-                self.start(Step::Wait(waiting), InFlight::Wait);
+                self.start(Step::Wait(waiting), StepPurpose::Wait);
             } else if self.below.told.as_ref().is_some_and(|told| *told != waiting) {
                 // The caller gets the new wait after the end of this one is reported.
                 self.stop_waiting();
@@ -87,7 +87,7 @@ impl Run {
     fn stop_waiting(&mut self) {
         self.below.told = None;
         for (id, of) in &self.in_flight {
-            if matches!(of, InFlight::Wait) {
+            if matches!(of, StepPurpose::Wait) {
                 self.ledger.stop(*id);
             }
         }
@@ -96,9 +96,9 @@ impl Run {
     /// Returns whether work would be lost if the run was suspended: an approver asked in this process, or a call that
     /// cannot be repeated, here or in a child run.
     fn stays(&self) -> bool {
-        let is_lost = |of: &InFlight| match of {
-            InFlight::Approval => true,
-            InFlight::Execution(work) => !work.may_leave(),
+        let is_lost = |of: &StepPurpose| match of {
+            StepPurpose::Approval => true,
+            StepPurpose::Execution(work) => !work.may_leave(),
             _ => false,
         };
         self.below.stays() || self.in_flight.iter().any(|(_, of)| is_lost(of))
@@ -106,7 +106,7 @@ impl Run {
 
     fn tell_to_leave(&mut self) {
         for (run, ask) in std::mem::take(&mut self.below.waiting) {
-            self.ledger.tell(ask, Told::Leave);
+            self.ledger.tell(ask, StepReply::Leave);
             self.below.leaving.push(run);
         }
     }
@@ -163,7 +163,7 @@ impl Run {
 
     /// Returns whether an execution only waits for its child runs. Child runs that were not dispatched again since the
     /// run was suspended are ignored.
-    pub(super) fn waits_below(&self, work: &AtWork) -> bool {
+    pub(super) fn waits_below(&self, work: &RunningExecution) -> bool {
         let open = self.ledger.machine().open_dispatches().iter();
         let of_call = open.filter(|open| open.call_id == *work.call_id());
         let mut at_work = of_call.filter(|open| self.tools.is_taken_up(&open.run)).peekable();
@@ -171,20 +171,24 @@ impl Run {
     }
 
     /// Handles the request of a step.
-    pub(super) async fn asked(&mut self, id: AskId, ask: Ask) -> Result<(), AgentError> {
+    pub(super) async fn handle_ask(
+        &mut self,
+        id: AskId,
+        ask: StepRequest,
+    ) -> Result<(), AgentError> {
         match ask {
-            Ask::Dispatch(wanted) => {
+            StepRequest::Dispatch(wanted) => {
                 let child = self.dispatch(*wanted).await?;
-                self.ledger.tell(id, Told::Child(child.map(Box::new)));
+                self.ledger.tell(id, StepReply::Child(child.map(Box::new)));
                 Ok(())
             }
-            Ask::NoDispatch { number } => self.dispatch_given_up(number).await,
-            Ask::Retry { run, attempt } => {
+            StepRequest::NoDispatch { number } => self.dispatch_given_up(number).await,
+            StepRequest::Retry { run, attempt } => {
                 self.retry_below(&run, attempt).await?;
-                self.ledger.tell(id, Told::Noted);
+                self.ledger.tell(id, StepReply::Noted);
                 Ok(())
             }
-            Ask::Wait { run, waiting } => {
+            StepRequest::Wait { run, waiting } => {
                 let (until, reason) = (waiting.until, waiting.reason.clone());
                 let stays = waiting.stays;
                 self.note_wait(&run, waiting).await?;
@@ -194,18 +198,18 @@ impl Run {
                 // An execution that waits gives its permit back.
                 self.start_tools().await
             }
-            Ask::GoesOn { run } => {
+            StepRequest::GoesOn { run } => {
                 self.below.forget(&run);
                 Ok(())
             }
-            Ask::Person(asked) => self.ask_person(id, *asked).await,
-            Ask::NoPerson { call } => self.withdrawn(&call).await,
-            Ask::More { run, given } => {
+            StepRequest::Person(asked) => self.ask_person(id, *asked).await,
+            StepRequest::NoPerson { call } => self.withdrawn(&call).await,
+            StepRequest::More { run, given } => {
                 let found = self.open_dispatch(&run).map(|open| open.grants.clone());
                 let Some(grants) = found else { return Ok(()) };
                 // A grant from before the process died is in this record already.
                 match grants.get(usize::try_from(given).unwrap_or(usize::MAX)) {
-                    Some(granted) => self.ledger.tell(id, Told::More(*granted)),
+                    Some(granted) => self.ledger.tell(id, StepReply::More(*granted)),
                     None => {
                         let waiting = Waiting::new(WaitFor::Budget, Vec::new());
                         self.note_wait(&run, waiting).await?;
@@ -219,7 +223,7 @@ impl Run {
         }
     }
 
-    pub(super) fn open_dispatch(&self, run: &RunId) -> Option<&Dispatch> {
+    pub(super) fn open_dispatch(&self, run: &RunId) -> Option<&ChildDispatch> {
         self.ledger.machine().open_dispatches().iter().find(|open| open.run == *run)
     }
 
@@ -252,7 +256,7 @@ impl Run {
             self.below.wanting.remove(0);
             let facts = self.facts_of_below(BudgetGranted::new(run, more));
             self.ledger.step(facts).await?;
-            self.ledger.tell(ask, Told::More(more));
+            self.ledger.tell(ask, StepReply::More(more));
         }
         Ok(())
     }
@@ -267,7 +271,7 @@ impl Run {
     }
 
     /// Returns the input of a child run's event, after the pending `RunResumed` if there is one.
-    pub(super) fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
+    pub(super) fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<MachineInput> {
         self.facts_of_people(fact)
     }
 
@@ -281,7 +285,7 @@ impl Run {
             }
         }
         for call in calls {
-            if let Some(effect) = self.ledger.machine().effect_of(&call) {
+            if let Some(effect) = self.ledger.machine().find_effect(&call) {
                 self.rerun(effect, &call).await?;
             }
         }
@@ -312,7 +316,7 @@ impl Run {
 
     /// Asks the caller for more budget; without a caller, nothing is granted.
     pub(super) fn ask_budget(&mut self, given: u32) {
-        self.start(Step::More(given), InFlight::More);
+        self.start(Step::More(given), StepPurpose::More);
     }
 
     pub(super) async fn given_more(&mut self, more: Option<Allowance>) -> Result<(), AgentError> {

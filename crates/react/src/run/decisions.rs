@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::{Decision, InboxMessage, InboxRequest};
-use backstop_react_machine::{Approval, INPUT, Input};
+use backstop_react_machine::{Approval, INPUT, MachineInput};
 use backstop_tool::Given;
 use layer0::JsonText;
 use layer0::event::{ApprovalDenied, ApprovalGranted, Cause, EventKind, SignalReceived};
@@ -11,10 +11,10 @@ use layer0::id::{ApprovalId, CallId};
 use layer0::operator::Signal;
 use layer0::{Timestamp, code, text};
 
-use super::{InFlight, Run};
+use super::{Run, StepPurpose};
 use crate::decide_error::check_data;
 use crate::error::AgentError;
-use crate::journal::{AskId, PersonAsk, Said, Step, Told};
+use crate::journal::{ApprovalReply, AskId, PersonAsk, Step, StepReply};
 use crate::record::recordable::{redact_shared, redacted_decision};
 
 /// Recorded author of the denial of an expired approval.
@@ -31,7 +31,7 @@ impl Run {
     pub(super) fn ask_approval(&mut self, approval: Approval) {
         if self.agent.approver.is_some() && !approval.is_over(self.ledger.at()) {
             let id = approval.id.clone();
-            let step = self.start(Step::Approval(Box::new(approval)), InFlight::Approval);
+            let step = self.start(Step::Approval(Box::new(approval)), StepPurpose::Approval);
             self.approvals.ask(id, step);
         }
     }
@@ -44,7 +44,7 @@ impl Run {
     ) -> Result<(), AgentError> {
         let PersonAsk { call, arguments, message, schema } = asked;
         if self.agent.approver.is_none() {
-            self.ledger.tell(ask, Told::Given(Given::NobodyThere));
+            self.ledger.tell(ask, StepReply::Given(Given::NobodyThere));
             return Ok(());
         }
         // The call may have ended meanwhile.
@@ -54,7 +54,7 @@ impl Run {
         // An earlier attempt may have asked; its answer is no longer of use.
         self.end_asking(&call, WITHDRAWN).await?;
         if !self.ledger.machine().can_ask_person(&call) {
-            self.ledger.tell(ask, Told::Given(Given::NobodyThere));
+            self.ledger.tell(ask, StepReply::Given(Given::NobodyThere));
             return Ok(());
         }
         let redactor = &self.agent.redactor;
@@ -65,7 +65,7 @@ impl Run {
         let mut id = None;
         let asks = self.ledger.change(|machine| {
             if let Some(resumed) = resumed {
-                machine.handle(Input::fact(at, resumed))?;
+                machine.handle(MachineInput::fact(at, resumed))?;
             }
             id = Some(machine.ask_person(at, &call, arguments, message, schema)?);
             Ok(())
@@ -105,10 +105,10 @@ impl Run {
             return;
         }
         for (ask, given) in self.approvals.take_given() {
-            self.ledger.tell(ask, Told::Given(given));
+            self.ledger.tell(ask, StepReply::Given(given));
         }
         let open: Vec<_> = self.ledger.machine().open_approvals().map(|open| &open.id).collect();
-        let closed = self.approvals.closed(&open);
+        let closed = self.approvals.forget_closed(&open);
         for step in closed {
             self.ledger.stop(step);
         }
@@ -122,7 +122,7 @@ impl Run {
         let over: Vec<Approval> = open.filter(is_new).cloned().collect();
         for approval in over {
             self.approvals.expire(approval.id.clone());
-            self.start(Step::Expiry(Box::new(approval)), InFlight::Approval);
+            self.start(Step::Expiry(Box::new(approval)), StepPurpose::Approval);
         }
     }
 
@@ -151,22 +151,22 @@ impl Run {
     pub(super) async fn approver_answered(
         &mut self,
         approval: Approval,
-        said: Said,
+        said: ApprovalReply,
     ) -> Result<(), AgentError> {
         self.approvals.withdraw(&approval.id);
         match said {
-            Said::Decision(decision) => {
+            ApprovalReply::Decision(decision) => {
                 let facts = self.decision_facts(&approval.id, decision);
                 self.ledger.step(facts).await
             }
-            Said::Nothing if approval.is_asked_by_call() => {
+            ApprovalReply::Nothing if approval.is_asked_by_call() => {
                 self.end_asking(&approval.call_id, NOTHING_SAID).await
             }
-            Said::Refused(why) if approval.is_asked_by_call() => {
+            ApprovalReply::Refused(why) if approval.is_asked_by_call() => {
                 let why = format!("no answer was accepted: {why}");
                 self.end_asking(&approval.call_id, &why).await
             }
-            Said::InInbox | Said::Nothing | Said::Refused(_) => {
+            ApprovalReply::InInbox | ApprovalReply::Nothing | ApprovalReply::Refused(_) => {
                 self.ledger.watch();
                 Ok(())
             }
@@ -188,7 +188,7 @@ impl Run {
 
     /// Takes a row of the inbox with the next append, and returns its inputs. A settlement is left for the next writer
     /// of the run.
-    pub(super) fn row_facts(&mut self, row: InboxMessage) -> Vec<Input> {
+    pub(super) fn row_facts(&mut self, row: InboxMessage) -> Vec<MachineInput> {
         if matches!(row.request, InboxRequest::Settle { .. }) {
             return Vec::new();
         }
@@ -210,7 +210,7 @@ impl Run {
     }
 
     /// Returns the inputs of a decision; none if the approval is no longer open.
-    fn decision_facts(&mut self, id: &ApprovalId, decision: Decision) -> Vec<Input> {
+    fn decision_facts(&mut self, id: &ApprovalId, decision: Decision) -> Vec<MachineInput> {
         let Some(approval) = self.open_approval(id) else { return Vec::new() };
         let decision = match redacted_decision(&self.agent.redactor, decision) {
             Ok(decision) => decision,
@@ -235,7 +235,7 @@ impl Run {
             return Vec::new();
         }
         self.withdraw(id);
-        self.approvals.give(id, given(&decision));
+        self.approvals.give(id, to_person_answer(&decision));
         let (approval_id, call_id) = (approval.id, approval.call_id);
         let Decision { approved, by, reason, arguments, data, .. } = decision;
         let message = reason.map(Arc::from);
@@ -252,7 +252,7 @@ impl Run {
     }
 
     /// Returns the inputs of an expiry; none if the approval is no longer open.
-    fn expiry_facts(&mut self, id: &ApprovalId) -> Vec<Input> {
+    fn expiry_facts(&mut self, id: &ApprovalId) -> Vec<MachineInput> {
         let open = self.open_approval(id).filter(|open| open.expires_at.is_some());
         let Some(Approval { id: approval_id, call_id, .. }) = open else { return Vec::new() };
         self.withdraw(id);
@@ -267,7 +267,7 @@ impl Run {
 
     /// Returns the input of an event from outside. It ends no wait: a waiting run stays recorded as waiting, and its
     /// `RunResumed` comes with the decision that ends the wait.
-    pub(super) fn facts_of_outside(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
+    pub(super) fn facts_of_outside(&mut self, fact: impl Into<EventKind>) -> Vec<MachineInput> {
         match self.ledger.machine().is_waiting() {
             true => vec![self.ledger.fact(fact)],
             false => self.facts_of_people(fact),
@@ -275,7 +275,7 @@ impl Run {
     }
 
     /// Returns the input of an event from outside, after the pending `RunResumed` if there is one.
-    pub(super) fn facts_of_people(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
+    pub(super) fn facts_of_people(&mut self, fact: impl Into<EventKind>) -> Vec<MachineInput> {
         let resumed = self.approvals.take_resumed().map(EventKind::from);
         resumed.into_iter().chain([fact.into()]).map(|fact| self.ledger.fact(fact)).collect()
     }
@@ -295,7 +295,7 @@ fn sent_signal(name: &str, data: &JsonText, cause: Option<Box<Cause>>) -> Signal
 }
 
 /// Returns the answer for a running call that asks a person.
-fn given(decision: &Decision) -> Given {
+fn to_person_answer(decision: &Decision) -> Given {
     match &decision.data {
         Some(data) if decision.approved => Given::Data(data.clone()),
         _ => Given::Declined,

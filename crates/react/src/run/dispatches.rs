@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{Dispatch, Grant, NothingLeft};
+use backstop_react_machine::{ChildDispatch, Grant, NoBudgetLeft};
 use layer0::event::{EventKind, OperatorDispatched, OperatorReturned};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -12,18 +12,18 @@ use layer0::{Code, code};
 use super::Run;
 use super::session::dead_dispatch;
 use crate::error::AgentError;
-use crate::journal::{Child, Wanted};
+use crate::journal::{Child, DispatchRequest};
 
 impl Run {
     /// Records a new child run if budget is left for it, or resumes a recorded one that has not returned.
     pub(super) async fn dispatch(
         &mut self,
-        wanted: Wanted,
-    ) -> Result<Result<Child, NothingLeft>, AgentError> {
+        wanted: DispatchRequest,
+    ) -> Result<Result<Child, NoBudgetLeft>, AgentError> {
         if !self.ledger.machine().is_running(&wanted.call) {
             // A task that the tool left behind dispatches.
             let over = format!("call `{}` is over", wanted.call);
-            return Ok(Err(NothingLeft::new(code::ORCH_DISPATCH_FAILED, over)));
+            return Ok(Err(NoBudgetLeft::new(code::ORCH_DISPATCH_FAILED, over)));
         }
         if let Some(open) = self.recorded_dispatch(&wanted) {
             let child = self.resumed_child(open);
@@ -36,7 +36,7 @@ impl Run {
         };
         let run = self.ledger.new_id().await;
         self.tools.take_up(run.clone(), wanted.number, true);
-        let Wanted { call, operator, input_digest, unrecorded, at_most, .. } = wanted;
+        let DispatchRequest { call, operator, input_digest, unrecorded, at_most, .. } = wanted;
         let (name, allowance) = (Arc::clone(&operator), Box::new(grant.allowance));
         let mut dispatched = OperatorDispatched::new(name, run.clone(), 1, input_digest, allowance);
         (dispatched.call_id, dispatched.unrecorded) = (Some(call), unrecorded);
@@ -58,7 +58,7 @@ impl Run {
 
     /// Finds the recorded dispatch that a call repeats: the first with the same operator and input that is not resumed
     /// yet. A tool that names its only dispatch before it begins gets the first of its call, whatever the input.
-    fn recorded_dispatch(&self, wanted: &Wanted) -> Option<&Dispatch> {
+    fn recorded_dispatch(&self, wanted: &DispatchRequest) -> Option<&ChildDispatch> {
         let open = self.ledger.machine().open_dispatches().iter();
         let mut left = open.filter(|open| {
             open.call_id == wanted.call
@@ -70,7 +70,7 @@ impl Run {
         left.find(|open| open.input_digest == wanted.input_digest).or(first)
     }
 
-    fn resumed_child(&self, open: &Dispatch) -> Child {
+    fn resumed_child(&self, open: &ChildDispatch) -> Child {
         let machine = self.ledger.machine();
         let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
         Child {
@@ -87,10 +87,10 @@ impl Run {
     }
 
     /// Returns the budget of a new dispatch.
-    fn grant(&self, wanted: &Wanted) -> Result<Grant, NothingLeft> {
-        let Wanted { call, is_priced, max_depth, at_most, parts, .. } = wanted;
+    fn grant(&self, wanted: &DispatchRequest) -> Result<Grant, NoBudgetLeft> {
+        let DispatchRequest { call, is_priced, max_depth, at_most, parts, .. } = wanted;
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
-            return Err(NothingLeft::too_deep(self.depth.saturating_add(1), max));
+            return Err(NoBudgetLeft::too_deep(self.depth.saturating_add(1), max));
         }
         let machine = self.ledger.machine();
         let grant = machine.grant(self.ledger.at(), call, *is_priced, *parts)?;
@@ -132,17 +132,17 @@ impl Run {
         }
         let Some(open) = self.open_dispatch(&run) else { return Ok(()) };
         let returned = not_begun(Arc::clone(&open.operator), run);
-        self.below.returned(&returned.run);
+        self.below.mark_returned(&returned.run);
         let facts = self.facts_of_below(returned);
         self.ledger.step(facts).await?;
         self.give_more().await
     }
 
     /// Marks the dispatches of a suspended call as begun: another process resumes them.
-    pub(super) fn leave_dispatches(&mut self, work: &super::tools::AtWork) {
+    pub(super) fn leave_dispatches(&mut self, work: &super::tools::RunningExecution) {
         for open in self.ledger.machine().open_dispatches() {
             if open.call_id == *work.call_id() {
-                self.tools.begun(&open.run);
+                self.tools.mark_begun(&open.run);
             }
         }
     }
@@ -152,7 +152,7 @@ impl Run {
     pub(super) async fn end_orphans(
         &mut self,
         returned: &[OperatorReturned],
-        is_meant: impl Fn(&Dispatch) -> bool,
+        is_meant: impl Fn(&ChildDispatch) -> bool,
     ) -> Result<Vec<OperatorReturned>, AgentError> {
         let has_returned = |run: &RunId| returned.iter().any(|returned| returned.run == *run);
         let open = self.ledger.machine().open_dispatches().iter();
@@ -163,7 +163,7 @@ impl Run {
         let mut ended = Vec::new();
         for (operator, run) in orphans {
             let log = self.agent.log.clone().filter(|_| !self.tools.is_new(&run));
-            self.below.returned(&run);
+            self.below.mark_returned(&run);
             ended.push(match log {
                 Some(log) => {
                     tracing::warn!(%run, %operator, "a run below is not dispatched again; it ends");

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_react_machine::{Dispatch, EffectId, Input, NothingLeft, ToolRun};
+use backstop_react_machine::{ChildDispatch, EffectId, MachineInput, NoBudgetLeft, ToolRun};
 use backstop_tool::{Admitted, DispatchSpec};
 use layer0::code;
 use layer0::event::EventKind;
 use layer0::failure::Failure;
 use layer0::id::CallId;
 
-use super::tools::AtWork;
-use super::{InFlight, Run};
+use super::tools::RunningExecution;
+use super::{Run, StepPurpose};
 use crate::effect::admit;
 use crate::error::{AgentError, internal};
-use crate::journal::{Execution, ExecutionEnd, Notes, Step, Wanted};
+use crate::journal::{DispatchRequest, Execution, ExecutionEnd, PendingEvents, Step};
 
 impl Run {
     /// Returns the number of executions that may still begin and are not promised.
     pub(super) fn executions_left(&self) -> u32 {
-        self.ledger.machine().executions_left().saturating_sub(self.tools.promised())
+        self.ledger.machine().executions_left().saturating_sub(self.tools.promised_executions())
     }
 
     /// Starts executions while permits are free.
@@ -59,20 +59,20 @@ impl Run {
         let mut execution = self.execution(run, admitted);
         execution.may_repeat = self.executions_left() > 0;
         let work = self.tools.begin(&execution, false);
-        self.start(Step::Probe(execution), InFlight::Execution(work));
+        self.start(Step::Probe(execution), StepPurpose::Execution(work));
         Ok(())
     }
 
     /// Returns the request of an execution in an earlier process.
     pub(super) fn recorded_execution(&mut self, call_id: &CallId) -> Result<ToolRun, AgentError> {
         let unknown = || internal(format!("nothing is known of call `{call_id}`"));
-        self.tools.recorded(call_id).ok_or_else(unknown)
+        self.tools.take_recorded(call_id).ok_or_else(unknown)
     }
 
     /// Returns the number of executions that only wait for their child runs.
     fn waiting_below(&self) -> usize {
         let waits =
-            |of: &InFlight| matches!(of, InFlight::Execution(work) if self.waits_below(work));
+            |of: &StepPurpose| matches!(of, StepPurpose::Execution(work) if self.waits_below(work));
         self.in_flight.iter().filter(|(_, of)| waits(of)).count()
     }
 
@@ -110,7 +110,7 @@ impl Run {
             let is_recorded = open.clone().any(|open| open.call_id == *call_id);
             let named = admitted.operator().filter(|_| !is_recorded);
             let missing = named.and_then(|name| self.missing(name));
-            let wanted = Wanted {
+            let wanted = DispatchRequest {
                 call,
                 operator,
                 input_digest,
@@ -134,36 +134,36 @@ impl Run {
         let spec = execution.admitted.as_ref().map(Admitted::spec);
         let may_leave = spec.is_some_and(|spec| spec.dispatches || spec.idempotent);
         let work = self.tools.begin(&execution, may_leave);
-        self.start(Step::Execution(execution), InFlight::Execution(work));
+        self.start(Step::Execution(execution), StepPurpose::Execution(work));
         Ok(())
     }
 
     /// Returns the error of an operator that is not registered under this name; `None` if it is.
-    fn missing(&self, operator: &str) -> Option<NothingLeft> {
+    fn missing(&self, operator: &str) -> Option<NoBudgetLeft> {
         let Some(orchestrator) = self.effects.orchestrator() else {
             let message = format!("`{operator}` is called, and the run is not in an orchestrator");
-            return Some(NothingLeft::new(code::ORCH_DISPATCH_FAILED, message));
+            return Some(NoBudgetLeft::new(code::ORCH_DISPATCH_FAILED, message));
         };
         let unknown = orchestrator.unknown(operator)?;
         let hint = unknown.hint().map(|hint| format!("; {hint}"));
         let message = format!("{unknown}{}", hint.unwrap_or_default());
-        Some(NothingLeft::new(unknown.code(), message))
+        Some(NoBudgetLeft::new(unknown.code(), message))
     }
 
     /// Records the result of an execution, and starts calls that waited for its permit.
     pub(super) async fn execution_ended(
         &mut self,
-        work: AtWork,
+        work: RunningExecution,
         end: ExecutionEnd,
     ) -> Result<(), AgentError> {
-        let ExecutionEnd { mut returned, facts: Notes(facts), is_left, again } = end;
+        let ExecutionEnd { mut returned, facts: PendingEvents(facts), is_left, again } = end;
         let now = self.ledger.at();
         if is_left {
             self.tools.end(&work, None);
             self.leave_dispatches(&work);
             return Ok(());
         }
-        let of_call = |open: &Dispatch| open.call_id == *work.call_id();
+        let of_call = |open: &ChildDispatch| open.call_id == *work.call_id();
         let orphans = Box::pin(self.end_orphans(&returned, of_call)).await?;
         returned.extend(orphans);
         let again = again.filter(|_| !self.tools.is_settled(work.call_id()));
@@ -175,12 +175,12 @@ impl Run {
         }
         let at = self.ledger.at();
         let answer = |fact| match fact {
-            answer @ EventKind::ToolResponded(_) => Input::answer(at, work.effect, answer),
-            note => Input::fact(at, note),
+            answer @ EventKind::ToolResponded(_) => MachineInput::answer(at, work.effect, answer),
+            note => MachineInput::fact(at, note),
         };
         for returned in &mut returned {
             self.end_left_open(returned).await?;
-            self.below.returned(&returned.run);
+            self.below.mark_returned(&returned.run);
         }
         let resumed = self.approvals.take_resumed().map(EventKind::from);
         let returned = returned.into_iter().map(EventKind::from);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use backstop_event_log::EventLog;
 use backstop_provider::ProviderError;
-use backstop_react_machine::{Approval, FailureCause, Finish, Machine, Output, text};
+use backstop_react_machine::{Approval, FailureCause, Finish, Machine, MachineOutput, text};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Stop;
 
 use super::Run;
 use super::resume::has_acted;
-use crate::error::{AgentError, RecordedFailure, RunFailure, internal};
+use crate::error::{AgentError, LoggedFailure, RunFailure, internal};
 use crate::hook::{HookContext, HookError};
 use crate::outcome::RunOutcome;
 use crate::record::fold::{DefinedAs, Folded, fold};
@@ -26,15 +26,20 @@ impl Run {
         below: Vec<Approval>,
     ) -> Result<RunOutcome, RunFailure> {
         match result {
-            Ok(None) => Ok(self.suspended(below)),
+            Ok(None) => Ok(self.into_suspended(below)),
             Ok(Some(Finish::Stopped { stop, output })) => {
                 let HookContext { run, session } = self.context.clone();
-                Ok(stopped((run, session, self.sessions), self.ledger.machine(), stop, output))
+                Ok(build_outcome(
+                    (run, session, self.sessions),
+                    self.ledger.machine(),
+                    stop,
+                    output,
+                ))
             }
             Ok(Some(Finish::Failed(cause))) => {
                 let model = self.effects.take_model_error();
                 let hook = self.effects.take_hook_error();
-                Err(self.failure(error_of(cause, model, hook)))
+                Err(self.failure(build_agent_error(cause, model, hook)))
             }
             Ok(Some(other)) => Err(self.failure(internal(format!("unknown end: {other:?}")))),
             Err(error) => Err(self.failure(error)),
@@ -42,12 +47,12 @@ impl Run {
     }
 
     /// Returns the outcome of a run that waits for people.
-    fn suspended(self: Box<Self>, below: Vec<Approval>) -> RunOutcome {
+    fn into_suspended(self: Box<Self>, below: Vec<Approval>) -> RunOutcome {
         let HookContext { run, session } = self.context.clone();
         let machine = self.ledger.machine();
         let output = Arc::clone(machine.last_text());
         let place = (run, session, Arc::clone(&self.sessions));
-        let mut outcome = stopped(place, machine, Stop::WaitingApproval, output);
+        let mut outcome = build_outcome(place, machine, Stop::WaitingApproval, output);
         outcome.parked_until = machine.parked_until();
         outcome.approvals = machine.open_approvals().cloned().chain(below).collect();
         outcome
@@ -71,7 +76,7 @@ impl Run {
     }
 }
 
-fn stopped(
+fn build_outcome(
     (run_id, session, sessions): (RunId, SessionId, Arc<[SessionId]>),
     machine: &Machine,
     stop: Stop,
@@ -91,19 +96,19 @@ fn stopped(
 
 /// Returns the live error of a cause that the machine knows as data. A run that failed in another process has no live
 /// error, only the recorded one.
-fn error_of(
+fn build_agent_error(
     cause: FailureCause,
     model: Option<ProviderError>,
     hook_error: Option<HookError>,
 ) -> AgentError {
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let recorded = RecordedFailure::new(&cause);
+    let recorded = LoggedFailure::new(&cause);
     match cause {
         FailureCause::Model { .. } => match model {
             Some(error) => AgentError::Llm(error),
             None => AgentError::Recorded(recorded),
         },
-        FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
+        FailureCause::Aborted { hook, reason } => AgentError::hook_aborted(&*hook, &*reason),
         FailureCause::CrashLoop { open } => AgentError::crash_loop(&*open),
         FailureCause::HookRejected { hook, .. } => match hook_error {
             Some(error) => AgentError::hook_rejected(&*hook, error),
@@ -141,7 +146,10 @@ fn error_of(
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutcome>, ResumeError> {
+pub async fn read_outcome(
+    log: &dyn EventLog,
+    run: &RunId,
+) -> Result<Option<RunOutcome>, ResumeError> {
     let Folded { summary, events, replayed, mut sessions, follows, .. } =
         fold(log, run, DefinedAs::Recorded, None).await?;
     let mut machine = replayed.machine;
@@ -150,14 +158,14 @@ pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutco
     sessions.extend(earlier.sessions);
     let sessions: Arc<[SessionId]> = sessions.into();
     match machine.poll() {
-        Output::Finish(Finish::Stopped { stop, output }) => {
+        MachineOutput::Finish(Finish::Stopped { stop, output }) => {
             let place = (summary.run, summary.session, sessions);
-            Ok(Some(stopped(place, &machine, stop, output)))
+            Ok(Some(build_outcome(place, &machine, stop, output)))
         }
-        Output::Finish(Finish::Failed(cause)) => Err(RunFailure {
+        MachineOutput::Finish(Finish::Failed(cause)) => Err(RunFailure {
             run_id: summary.run,
             session: summary.session,
-            error: error_of(cause, None, None),
+            error: build_agent_error(cause, None, None),
             usage: summary.usage,
             transcript: machine.transcript().clone().with_sessions(sessions),
             partial: Arc::clone(machine.last_text()),

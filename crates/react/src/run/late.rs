@@ -1,9 +1,9 @@
 //! Facts about calls that arrive after their answers.
 
-use super::{InFlight, Run};
+use super::{Run, StepPurpose};
 use crate::effect::admit;
 use crate::error::AgentError;
-use crate::journal::{End, ExecutionEnd, Fact, Notes, Step};
+use crate::journal::{ExecutionEnd, Fact, PendingEvents, Step, StepEnd};
 
 impl Run {
     /// Records the late answers of calls that are over; those of open calls wait for the end of their calls.
@@ -33,7 +33,7 @@ impl Run {
             let run = self.recorded_execution(&call)?;
             let admitted = admit(&self.agent, &run.tool, run.arguments.clone()).ok();
             let execution = self.execution(run, admitted);
-            self.start(Step::LateProbe(execution), InFlight::LateProbe);
+            self.start(Step::LateProbe(execution), StepPurpose::LateProbe);
         }
         let mut facts = Vec::new();
         while !self.in_flight.is_empty() {
@@ -49,8 +49,9 @@ impl Run {
     async fn take_while_probing(&mut self, fact: Fact) -> Result<(), AgentError> {
         match fact {
             Fact::Ended(id, end) => {
-                self.ended(id);
-                let End::Execution(ExecutionEnd { facts: Notes(facts), .. }) = end else {
+                self.take_in_flight(id);
+                let StepEnd::Execution(ExecutionEnd { facts: PendingEvents(facts), .. }) = end
+                else {
                     return Ok(());
                 };
                 let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();

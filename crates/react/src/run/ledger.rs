@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use backstop_event_log::Seed;
 use backstop_react_machine::{
-    CANCEL, Effect, EffectId, Finish, HookPoint, Input, Machine, Misuse, Output,
+    CANCEL, EffectId, Finish, HookPoint, Machine, MachineAction, MachineInput, MachineOutput,
+    Misuse,
 };
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
@@ -14,24 +15,24 @@ use layer0::message::Message;
 use layer0::operator::Caller;
 use layer0::usage::Usage;
 
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 use crate::error::AgentError;
-use crate::feed::Feed;
-use crate::journal::{AnyJournal, AskId, Batch, Fact, Step, StepId, Told};
+use crate::feed::StreamFeed;
+use crate::journal::{AnyJournal, AppendContents, AskId, Fact, Step, StepId, StepReply};
 use crate::live::Live;
 
 /// Steps a machine through a run, each step with its append.
-pub(super) struct Ledger {
+pub(super) struct RunLedger {
     machine: Box<Machine>,
     journal: AnyJournal,
     readers: Readers,
     /// Time of the last fact.
     at: Timestamp,
     /// Decisions to record, and the rows of the inbox that the append takes.
-    batch: Batch,
-    decided: VecDeque<Effect>,
+    batch: AppendContents,
+    decided: VecDeque<MachineAction>,
     /// Decisions that are recorded.
-    effects: VecDeque<Effect>,
+    effects: VecDeque<MachineAction>,
     finish: Option<Finish>,
     /// Recorded usage; the machine is ahead if an append fails.
     usage: Usage,
@@ -39,13 +40,13 @@ pub(super) struct Ledger {
 
 /// Receivers of recorded events.
 pub(super) struct Readers {
-    pub(super) agent: Arc<Inner>,
-    pub(super) feed: Option<Arc<Feed>>,
+    pub(super) agent: Arc<AgentInner>,
+    pub(super) feed: Option<Arc<StreamFeed>>,
     /// The run's caller.
     pub(super) caller: Option<Arc<dyn Caller>>,
 }
 
-impl Ledger {
+impl RunLedger {
     pub(super) fn new(
         machine: Box<Machine>,
         journal: AnyJournal,
@@ -58,7 +59,7 @@ impl Ledger {
             journal,
             readers,
             at,
-            batch: Batch::new(seed),
+            batch: AppendContents::new(seed),
             decided: VecDeque::new(),
             effects: VecDeque::new(),
             finish: None,
@@ -94,13 +95,13 @@ impl Ledger {
     }
 
     /// Returns the input of a fact at the current time.
-    pub(super) fn fact(&self, fact: impl Into<EventKind>) -> Input {
-        Input::fact(self.at, fact)
+    pub(super) fn fact(&self, fact: impl Into<EventKind>) -> MachineInput {
+        MachineInput::fact(self.at, fact)
     }
 
     /// Returns the input of an effect's answer at the current time.
-    pub(super) fn answer(&self, effect: EffectId, fact: impl Into<EventKind>) -> Input {
-        Input::answer(self.at, effect, fact)
+    pub(super) fn answer(&self, effect: EffectId, fact: impl Into<EventKind>) -> MachineInput {
+        MachineInput::answer(self.at, effect, fact)
     }
 
     /// Takes a row of the inbox with the next append.
@@ -111,7 +112,7 @@ impl Ledger {
     /// Feeds facts, and records them together with the machine's decisions, in one append.
     pub(super) async fn step(
         &mut self,
-        facts: impl IntoIterator<Item = Input>,
+        facts: impl IntoIterator<Item = MachineInput>,
     ) -> Result<(), AgentError> {
         self.change(|machine| facts.into_iter().try_for_each(|fact| machine.handle(fact))).await
     }
@@ -120,7 +121,7 @@ impl Ledger {
     /// cancellation are not begun any more.
     pub(super) async fn step_while_open(
         &mut self,
-        facts: impl IntoIterator<Item = Input>,
+        facts: impl IntoIterator<Item = MachineInput>,
     ) -> Result<(), AgentError> {
         for fact in facts {
             if self.machine.is_over() {
@@ -167,7 +168,7 @@ impl Ledger {
         self.effects.append(&mut self.decided);
         self.usage = self.machine.usage();
         if let Some(caller) = &self.readers.caller {
-            caller.used(self.usage);
+            caller.report_usage(self.usage);
         }
         Ok(())
     }
@@ -177,16 +178,16 @@ impl Ledger {
         self.finish = None;
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => self.batch.entries.push(entry),
-                Output::Perform(effect) => self.decided.push_back(effect),
-                Output::Finish(finish) => return self.finish = Some(finish),
+                MachineOutput::Append(entry) => self.batch.entries.push(entry),
+                MachineOutput::Perform(effect) => self.decided.push_back(effect),
+                MachineOutput::Finish(finish) => return self.finish = Some(finish),
                 _ => return,
             }
         }
     }
 
     /// Returns the next effect to begin.
-    pub(super) fn next_effect(&mut self) -> Option<Effect> {
+    pub(super) fn next_effect(&mut self) -> Option<MachineAction> {
         self.effects.pop_front()
     }
 
@@ -212,7 +213,7 @@ impl Ledger {
         self.journal.stop(step);
     }
 
-    pub(super) fn tell(&mut self, ask: AskId, told: Told) {
+    pub(super) fn tell(&mut self, ask: AskId, told: StepReply) {
         self.journal.answer(ask, told);
     }
 

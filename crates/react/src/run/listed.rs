@@ -6,23 +6,23 @@ use backstop_tool::{ToolChanges, ToolListing};
 use layer0::JsonText;
 use layer0::event::{Event, EventKind};
 
-use crate::agent::inner::Inner;
+use crate::agent::inner::AgentInner;
 
 /// The recorded listing of each tool source. A source without one listed the same tools as when the agent was built.
 #[derive(Default)]
 pub(super) struct Sources(Vec<Arc<ToolListing>>);
 
 /// Returns the listings of the agent's sources at its build, in their recorded form.
-pub(super) fn listed(agent: &Inner) -> Option<JsonText> {
+pub(super) fn collect_listings(agent: &AgentInner) -> Option<JsonText> {
     let listings: Vec<&ToolListing> =
         agent.sources().iter().map(|source| source.listing()).collect();
-    let listings = (!listings.is_empty()).then(|| JsonText::of(&listings).ok())??;
+    let listings = (!listings.is_empty()).then(|| JsonText::from_value(&listings).ok())??;
     Some(agent.redactor.redact_held_json(listings))
 }
 
 impl Sources {
     /// Reads the listings from the record of a run.
-    pub(super) fn recorded(events: &[Event]) -> Self {
+    pub(super) fn from_events(events: &[Event]) -> Self {
         let mut listings = match events.first().map(|event| &event.kind) {
             Some(EventKind::RunStarted(started)) => {
                 let mcp = started.mcp.as_ref();

@@ -3,17 +3,17 @@
 use backstop_react_machine::EffectId;
 use layer0::Timestamp;
 
-use crate::journal::Attempt;
+use crate::journal::ModelAttempt;
 
 /// The model call in progress.
 #[derive(Default)]
-pub(super) struct Asking {
+pub(super) struct PendingModelCall {
     effect: Option<EffectId>,
     /// The next attempt, and the time to make it.
-    waiting: Option<(Timestamp, Box<Attempt>)>,
+    waiting: Option<(Timestamp, Box<ModelAttempt>)>,
 }
 
-impl Asking {
+impl PendingModelCall {
     /// Begins a call.
     pub(super) const fn begin(&mut self, effect: EffectId) {
         self.effect = Some(effect);
@@ -25,7 +25,7 @@ impl Asking {
     }
 
     /// Keeps an attempt until this time.
-    pub(super) fn wait(&mut self, at: Timestamp, attempt: Box<Attempt>) {
+    pub(super) fn wait(&mut self, at: Timestamp, attempt: Box<ModelAttempt>) {
         self.waiting = Some((at, attempt));
     }
 
@@ -38,12 +38,12 @@ impl Asking {
     }
 
     /// Takes the waiting attempt if it is due.
-    pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<Attempt>> {
+    pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<ModelAttempt>> {
         self.waiting.take_if(|(at, _)| *at <= now).map(|(_, attempt)| attempt)
     }
 
     /// Takes the waiting attempt, whether or not it is due.
-    pub(super) fn take_waiting(&mut self) -> Option<Box<Attempt>> {
+    pub(super) fn take_waiting(&mut self) -> Option<Box<ModelAttempt>> {
         self.waiting.take().map(|(_, attempt)| attempt)
     }
 }

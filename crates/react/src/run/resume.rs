@@ -8,7 +8,7 @@ use backstop_clock::RunClock;
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, LogError, Record, RunState, RunWriter, session_of_fork,
 };
-use backstop_react_machine::{CANCEL, CheckedDefinition, Input, Machine, Replayed};
+use backstop_react_machine::{CANCEL, CheckedDefinition, Machine, MachineInput, Replayed};
 use layer0::ToolSpec;
 use layer0::event::{Event, EventKind, ModelResponded, OperatorReturned, RunForked, RunResumed};
 use layer0::id::{CallId, RunId};
@@ -20,8 +20,8 @@ use super::approvals::Approvals;
 use super::listed::Sources;
 use super::session::dead_dispatch;
 use super::tools::Tools;
-use super::{Parts, Run};
-use crate::agent::inner::Inner;
+use super::{Run, RunParts};
+use crate::agent::inner::AgentInner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
 use crate::hook::HookContext;
@@ -29,8 +29,8 @@ use crate::journal::AnyJournal;
 use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
-use crate::place::Place;
-use crate::record::fold::{Folded, tools_of};
+use crate::place::DispatchContext;
+use crate::record::fold::{Folded, read_tools};
 use crate::resume_error::ResumeError;
 
 /// A recorded run, to be resumed.
@@ -58,22 +58,30 @@ pub(crate) struct Copied {
 impl Resumed {
     /// Returns the run of a record. Without a claim, the run is over and nothing is appended.
     pub(crate) async fn new(
-        agent: Arc<Inner>,
+        agent: Arc<AgentInner>,
         log: Arc<dyn EventLog>,
         folded: Folded,
         claim: Option<Claim>,
-        (cancellation, place): (CancellationToken, Place),
+        (cancellation, place): (CancellationToken, DispatchContext),
     ) -> Self {
         let Folded { summary, events, definition, replayed, sessions, follows, .. } = folded;
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
         let usage = summary.usage;
         let writer = match claim {
             Some(claim) => RunWriter::resume(log, summary, claim),
-            None => RunWriter::closed(summary),
+            None => RunWriter::new_closed(summary),
         };
-        let clock = clock_of(&agent, &replayed.machine);
-        let recorded =
-            Recorded { writer, context, definition, events, replayed, clock, cancellation, place };
+        let clock = build_clock(&agent, &replayed.machine);
+        let recorded = RecordedRunParts {
+            writer,
+            context,
+            definition,
+            events,
+            replayed,
+            clock,
+            cancellation,
+            place,
+        };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
@@ -81,7 +89,7 @@ impl Resumed {
     }
 
     /// Returns the run of a fork, whose first own event names the point of the fork.
-    pub(crate) async fn copied(agent: Arc<Inner>, copied: Copied) -> Self {
+    pub(crate) async fn open_fork(agent: Arc<AgentInner>, copied: Copied) -> Self {
         let Copied { log, child, forked, records, folded, cancellation, is_from_elsewhere } =
             copied;
         let Folded { events, definition, mut replayed, sessions, follows, .. } = folded;
@@ -92,12 +100,20 @@ impl Resumed {
         }
         let usage = writer.summary().usage;
         let beyond = std::mem::take(&mut replayed.beyond);
-        let clock = clock_of(&agent, &replayed.machine);
+        let clock = build_clock(&agent, &replayed.machine);
         replayed.machine.fork(clock.now(), child.clone(), forked, beyond);
         let context = HookContext { run: child, session: session.clone() };
-        let place = Place::default();
-        let recorded =
-            Recorded { writer, context, definition, events, replayed, clock, cancellation, place };
+        let place = DispatchContext::default();
+        let recorded = RecordedRunParts {
+            writer,
+            context,
+            definition,
+            events,
+            replayed,
+            clock,
+            cancellation,
+            place,
+        };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = std::iter::once(session).chain(sessions).collect();
@@ -110,7 +126,7 @@ impl Resumed {
 
     /// Sets the event to record before the first decision that the run waits for.
     pub(crate) fn by(mut self, by: RunResumed) -> Self {
-        self.run.approvals = Approvals::resumed(Some(by));
+        self.run.approvals = Approvals::for_resumed_run(Some(by));
         self
     }
 
@@ -122,12 +138,12 @@ impl Resumed {
 
     /// Records the settlements in the inbox; nothing of the run is run.
     pub(crate) async fn settle(&mut self, rows: Vec<InboxMessage>) -> Result<(), ResumeError> {
-        self.run.settle_without_owner(rows).await.map_err(unopened)
+        self.run.settle_without_owner(rows).await.map_err(to_resume_error)
     }
 
     /// Probes answered calls of unknown outcome, before the run is reopened.
     pub(crate) async fn probe_answered(&mut self) -> Result<(), ResumeError> {
-        self.run.probe_answered().await.map_err(unopened)
+        self.run.probe_answered().await.map_err(to_resume_error)
     }
 
     /// Takes a row of the inbox with the next append.
@@ -163,7 +179,7 @@ impl Resumed {
         if let Some(resumed) = adopting.take() {
             let resumed = run.ledger.fact(resumed);
             run.ledger.step_while_open([resumed]).await?;
-            first.push(run.ledger.machine().lost().into());
+            first.push(run.ledger.machine().find_lost_steps().into());
         }
         if run.ledger.is_over() {
             // The copied events are recorded, and nothing else happens.
@@ -176,7 +192,10 @@ impl Resumed {
         let mut facts: Vec<_> = first.into_iter().map(|fact| run.ledger.fact(fact)).collect();
         // Child runs of the dead process ended with it: the time since then does not count for the run.
         let at = if resumed == 0 { run.ledger.machine().now() } else { run.ledger.at() };
-        facts.splice(resumed..resumed, dead.into_iter().map(|returned| Input::fact(at, returned)));
+        facts.splice(
+            resumed..resumed,
+            dead.into_iter().map(|returned| MachineInput::fact(at, returned)),
+        );
         // Approvals that these events open are asked for by their own effects.
         let was_waiting = run.ledger.machine().is_waiting();
         run.ledger.step_while_open(facts).await?;
@@ -205,7 +224,7 @@ impl Resumed {
 }
 
 /// Returns the error of a run that could not be reopened.
-fn unopened(error: AgentError) -> ResumeError {
+fn to_resume_error(error: AgentError) -> ResumeError {
     match error {
         AgentError::Storage(error) => error.into(),
         error => LogError::Failed(error.into()).into(),
@@ -213,7 +232,7 @@ fn unopened(error: AgentError) -> ResumeError {
 }
 
 /// The parts of a run with a record.
-struct Recorded {
+struct RecordedRunParts {
     writer: RunWriter,
     context: HookContext,
     definition: CheckedDefinition,
@@ -221,18 +240,18 @@ struct Recorded {
     replayed: Replayed,
     clock: RunClock,
     cancellation: CancellationToken,
-    place: Place,
+    place: DispatchContext,
 }
 
 /// Returns the clock of a resumed run. It never runs behind the record, whose times may be ahead of the time of day.
-fn clock_of(agent: &Inner, machine: &Machine) -> RunClock {
+fn build_clock(agent: &AgentInner, machine: &Machine) -> RunClock {
     let mut clock = RunClock::new(Arc::clone(&agent.clock));
     clock.not_before(machine.now());
     clock
 }
 
-impl Recorded {
-    async fn open(self, agent: Arc<Inner>) -> Box<Run> {
+impl RecordedRunParts {
+    async fn open(self, agent: Arc<AgentInner>) -> Box<Run> {
         let Self { writer, context, definition, events, replayed, clock, cancellation, place } =
             self;
         let Replayed { machine, executions, .. } = replayed;
@@ -240,17 +259,17 @@ impl Recorded {
             Some(EventKind::RunStarted(started)) => started.trace_parent.clone(),
             _ => None,
         };
-        let place = Place { trace_parent, ..place };
+        let place = DispatchContext { trace_parent, ..place };
         let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
         let acted = has_acted(&events);
         let journal = AnyJournal::Local(Box::new(journal));
-        let parts = Parts { agent, definition, context, machine, journal, effects, feed: None };
+        let parts = RunParts { agent, definition, context, machine, journal, effects, feed: None };
         let mut run = Box::new(Run::new(parts).await);
-        (run.depth, run.root) = place_of(&events, &run.context.run);
-        run.tools = Tools::resumed(executions);
-        run.sources = Sources::recorded(&events);
+        (run.depth, run.root) = read_depth_and_root(&events, &run.context.run);
+        run.tools = Tools::for_resumed_run(executions);
+        run.sources = Sources::from_events(&events);
         run.acted = acted;
         run
     }
@@ -289,7 +308,7 @@ impl Run {
     }
 
     /// Ends the child runs of a call that cannot be resumed, and returns their outcomes.
-    pub(super) async fn end_dispatches_of(
+    pub(super) async fn end_call_dispatches(
         &mut self,
         call: &CallId,
     ) -> Result<Vec<OperatorReturned>, AgentError> {
@@ -352,7 +371,7 @@ impl Run {
 }
 
 /// Returns the depth of a run and the root of its callers.
-fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
+fn read_depth_and_root(events: &[Event], run: &RunId) -> (u32, RunId) {
     match events.first().map(|event| &event.kind) {
         // A fork has no caller.
         Some(EventKind::RunStarted(started)) => {
@@ -366,7 +385,7 @@ fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
 /// Returns whether a tool ran that is not safe to repeat, by the definition under which it ran. A tool of an unreadable
 /// definition is not known to be safe.
 pub(super) fn has_acted(events: &[Event]) -> bool {
-    let tools_of = |agent| tools_of(agent).unwrap_or_else(|_| Arc::default());
+    let tools_of = |agent| read_tools(agent).unwrap_or_else(|_| Arc::default());
     let mut tools: Arc<[ToolSpec]> = Arc::default();
     events.iter().any(|event| match &event.kind {
         EventKind::RunStarted(started) => {

@@ -8,7 +8,7 @@ use crate::journal::AskId;
 
 /// State of the child runs that is not recorded.
 #[derive(Default)]
-pub(super) struct Below {
+pub(super) struct ChildRuns {
     /// The child runs that only wait, with the request that an order to suspend answers.
     pub(super) waiting: Vec<(RunId, AskId)>,
     /// Those of them that would lose work if they were suspended.
@@ -25,7 +25,7 @@ pub(super) struct Below {
     pub(super) leaves: bool,
 }
 
-impl Below {
+impl ChildRuns {
     /// Marks the run to be suspended once nothing is in flight.
     pub(super) const fn leaves(&mut self) {
         self.leaves = true;
@@ -55,7 +55,7 @@ impl Below {
     }
 
     /// Registers that a child run has returned.
-    pub(super) fn returned(&mut self, run: &RunId) {
+    pub(super) fn mark_returned(&mut self, run: &RunId) {
         self.forget(run);
     }
 

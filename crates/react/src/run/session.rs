@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, InboxRequest, LogError, RunFilter, RunState, RunSummary,
-    read_events, sessions_of,
+    read_events, readable_sessions,
 };
-use backstop_react_machine::{CANCEL, messages_of};
+use backstop_react_machine::{CANCEL, collect_messages};
 use layer0::event::{Event, EventKind, Follows, OperatorReturned, RunResumed, SignalReceived};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::stop::Outcome;
@@ -15,19 +15,19 @@ use layer0::{Code, code};
 use serde_json::{Value, json};
 
 use super::resume::Resumed;
-use super::start::{InSession, Start};
-use crate::agent::inner::Inner;
+use super::start::{InSession, StartingRun};
+use crate::agent::inner::AgentInner;
 use crate::error::AgentError;
 use crate::history::{History, RequestError};
-use crate::record::abandon::{Ended, OpenWork, abandon, open_in};
-use crate::record::fold::{DefinedAs, fold, started};
+use crate::record::abandon::{AbandonedWork, OpenWork, abandon, open_in};
+use crate::record::fold::{DefinedAs, fold, read_run_started};
 use crate::resume_error::ResumeError;
 
 fn follow(run: RunSummary) -> Follows {
     Follows::new(run.run, run.last_seq, run.head, run.messages)
 }
 
-impl Start {
+impl StartingRun {
     /// Finds the run that this one follows in its session, at the same cost for any length of the session. An open run
     /// whose process died is ended first, so that every call has its answer. If the last run was dispatched together
     /// with this one, this one follows the same run as that one.
@@ -79,11 +79,11 @@ impl Start {
             Err(error) => return Err(error.into()),
         };
         let kinds = events.iter().map(|event| &event.kind);
-        let history = History::from(messages_of(kinds.take(settled(&events))));
+        let history = History::from(collect_messages(kinds.take(count_settled_events(&events))));
         let given = self.request.history.sessions().iter().cloned();
-        let sessions: Vec<SessionId> = given.chain(sessions_of(&events)).collect();
+        let sessions: Vec<SessionId> = given.chain(readable_sessions(&events)).collect();
         self.request.history = history.with_sessions(sessions);
-        Ok(started(&events)?.follows.as_deref().cloned())
+        Ok(read_run_started(&events)?.follows.as_deref().cloned())
     }
 
     /// Ends an open run whose process died. A run that is alive or that waits for a person keeps the session busy.
@@ -101,12 +101,12 @@ impl Start {
             Err(LogError::Claimed(_)) => return Err(busy().into()),
             Err(error) => return Err(error.into()),
         };
-        end(Arc::clone(&self.agent), log, run, claim, Ending::default()).await
+        end(Arc::clone(&self.agent), log, run, claim, EndOptions::default()).await
     }
 }
 
 /// Returns the number of events before the last model answer with open calls; that of all events if no call is open.
-fn settled(events: &[Event]) -> usize {
+fn count_settled_events(events: &[Event]) -> usize {
     let last = events.iter().rposition(|event| match &event.kind {
         EventKind::ModelResponded(answer) => !answer.tool_calls.is_empty(),
         _ => false,
@@ -127,7 +127,7 @@ fn settled(events: &[Event]) -> usize {
 
 /// Options for ending an open run without an owner.
 #[derive(Default)]
-pub(crate) struct Ending {
+pub(crate) struct EndOptions {
     /// The person who ends it.
     by: Option<Arc<str>>,
     /// The row of the inbox with the request.
@@ -138,7 +138,7 @@ pub(crate) struct Ending {
     though_waiting: bool,
 }
 
-impl Ending {
+impl EndOptions {
     /// Returns the options for a run whose caller gave it up.
     pub(crate) fn left_behind() -> Self {
         Self { though_waiting: true, ..Self::default() }
@@ -146,7 +146,7 @@ impl Ending {
 }
 
 /// The options for the first request to cancel in an inbox; the default without one.
-impl From<Vec<InboxMessage>> for Ending {
+impl From<Vec<InboxMessage>> for EndOptions {
     fn from(mut inbox: Vec<InboxMessage>) -> Self {
         let is_cancel = |row: &InboxMessage| matches!(row.request, InboxRequest::Cancel { .. });
         let Some(place) = inbox.iter().position(is_cancel) else { return Self::default() };
@@ -159,11 +159,11 @@ impl From<Vec<InboxMessage>> for Ending {
 /// Ends an open run without an owner: nothing is run again, and every open call is answered. A run that waits for a
 /// person stays as it is, unless `ending` includes waiting runs.
 pub(crate) async fn end(
-    agent: Arc<Inner>,
+    agent: Arc<AgentInner>,
     log: &Arc<dyn EventLog>,
     run: &RunSummary,
     claim: Claim,
-    ending: Ending,
+    ending: EndOptions,
 ) -> Result<(), AgentError> {
     let folded = match fold(&**log, &run.run, DefinedAs::Recorded, None).await {
         Ok(folded) => folded,
@@ -181,7 +181,7 @@ pub(crate) async fn end(
             for dispatch in dispatches {
                 returned.push(dead_dispatch(&agent, log, &current.session, dispatch).await?);
             }
-            let ended = Ended { calls, returned, at };
+            let ended = AbandonedWork { calls, returned, at };
             return abandon(log, (current, claim), &why, agent.clock.now(), ended).await;
         }
     };
@@ -218,7 +218,7 @@ pub(crate) async fn end(
 /// Ends a child run that a dead process left behind, and returns its outcome with the usage in its record. For a child
 /// run without a record, ends the runs that it dispatched itself, and returns their usage.
 pub(super) async fn dead_dispatch(
-    agent: &Arc<Inner>,
+    agent: &Arc<AgentInner>,
     log: &Arc<dyn EventLog>,
     session: &SessionId,
     (operator, run): (Arc<str>, RunId),
@@ -241,7 +241,7 @@ pub(super) async fn dead_dispatch(
 
 /// Closes the records of the child runs of a run without a record, and returns their usage.
 async fn close_below(
-    agent: &Arc<Inner>,
+    agent: &Arc<AgentInner>,
     log: &Arc<dyn EventLog>,
     session: &SessionId,
     parent: &RunId,
@@ -259,7 +259,7 @@ async fn close_below(
 
 /// Closes the record of an open run: every open call is answered, and its own child runs are closed too.
 async fn close_dead(
-    agent: &Arc<Inner>,
+    agent: &Arc<AgentInner>,
     log: &Arc<dyn EventLog>,
     run: &RunId,
 ) -> Result<(), AgentError> {
@@ -280,7 +280,7 @@ async fn close_dead(
         Err(error) => return Err(error.into()),
     };
     // Its own child runs are ended in the same way.
-    let ended = Box::pin(end(Arc::clone(agent), log, &summary, claim, Ending::left_behind()));
+    let ended = Box::pin(end(Arc::clone(agent), log, &summary, claim, EndOptions::left_behind()));
     match ended.await {
         Err(AgentError::Storage(error)) => Err(error.into()),
         // It is over in either case.

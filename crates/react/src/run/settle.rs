@@ -6,9 +6,9 @@ use backstop_event_log::{InboxMessage, Settlement};
 use layer0::event::{EventKind, ToolResponded, Warning};
 use layer0::id::CallId;
 
-use super::tools::AtWork;
-use super::{InFlight, Run};
-use crate::agent::settle::{resolved, settlement_of};
+use super::tools::RunningExecution;
+use super::{Run, StepPurpose};
+use crate::agent::settle::{build_tool_resolved, read_settlement};
 use crate::error::AgentError;
 
 impl Run {
@@ -21,7 +21,7 @@ impl Run {
         settlement: Settlement,
     ) -> Result<(), AgentError> {
         let at_work = self.in_flight.iter().find_map(|(id, of)| match of {
-            InFlight::Execution(work) if *work.call_id() == call => Some(*id),
+            StepPurpose::Execution(work) if *work.call_id() == call => Some(*id),
             _ => None,
         });
         if let Some(step) = at_work {
@@ -45,7 +45,7 @@ impl Run {
         answers: bool,
     ) -> Vec<EventKind> {
         let machine = self.ledger.machine();
-        let Some((_, tool)) = machine.unsettled().find(|(id, _)| *id == call) else {
+        let Some((_, tool)) = machine.unsettled_calls().find(|(id, _)| *id == call) else {
             if machine.is_over() {
                 // No such event may follow the end of a run.
                 return Vec::new();
@@ -54,10 +54,10 @@ impl Run {
             let late = format!("{by} settled call `{call}` when its outcome was known already");
             return vec![Warning::new(late).into()];
         };
-        let resolved = resolved(call.clone(), tool, settlement);
+        let resolved = build_tool_resolved(call.clone(), tool, settlement);
         let answer = (answers && machine.is_running(call)).then(|| {
             let (output, verdict) = (resolved.output.clone(), resolved.verdict);
-            ToolResponded::settled(call.clone(), Arc::clone(tool), verdict, output)
+            ToolResponded::from_verdict(call.clone(), Arc::clone(tool), verdict, output)
         });
         let resolved = EventKind::from(resolved);
         std::iter::once(resolved).chain(answer.map(EventKind::from)).collect()
@@ -75,7 +75,7 @@ impl Run {
     }
 
     /// Records a settlement that arrived while the call was running, after the result of the call.
-    pub(super) async fn settle_ended(&mut self, work: &AtWork) -> Result<(), AgentError> {
+    pub(super) async fn settle_ended(&mut self, work: &RunningExecution) -> Result<(), AgentError> {
         let Some((row, settlement)) = self.tools.take_settlement(work.call_id()) else {
             return Ok(());
         };
@@ -92,7 +92,7 @@ impl Run {
     ) -> Result<(), AgentError> {
         for row in rows {
             let id = row.id;
-            let Some((call, settlement)) = settlement_of(row) else { continue };
+            let Some((call, settlement)) = read_settlement(row) else { continue };
             self.ledger.take_row(id);
             let facts = self.settlement_facts(&call, settlement, false);
             let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();

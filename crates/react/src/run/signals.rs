@@ -5,14 +5,14 @@ use layer0::JsonText;
 use layer0::event::{EventKind, SignalReceived};
 use layer0::operator::Signal;
 
-use super::{InFlight, Run};
+use super::{Run, StepPurpose};
 use crate::effect::has_hooks;
 use crate::error::AgentError;
 use crate::journal::{Step, StopFact};
 
 impl Run {
     /// Handles a signal of the caller in this process.
-    pub(super) async fn signalled(&mut self, signal: Signal) -> Result<(), AgentError> {
+    pub(super) async fn handle_signal(&mut self, signal: Signal) -> Result<(), AgentError> {
         if self.is_ending() {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Run {
         if let Some(shown) = shown
             && !self.is_ending()
         {
-            self.start(shown, InFlight::Signal);
+            self.start(shown, StepPurpose::Signal);
         }
         Ok(())
     }

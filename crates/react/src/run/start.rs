@@ -18,11 +18,11 @@ use layer0::{JsonText, read_value};
 use serde_json::Value;
 use tracing::Instrument;
 
-use super::{Parts, Run, listed};
-use crate::agent::inner::Inner;
+use super::{Run, RunParts, listed};
+use crate::agent::inner::AgentInner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
-use crate::feed::Feed;
+use crate::feed::StreamFeed;
 use crate::history::RequestError;
 use crate::hook::HookContext;
 use crate::journal::AnyJournal;
@@ -30,7 +30,7 @@ use crate::label::LabelError;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::output_check::output_check;
-use crate::place::Place;
+use crate::place::DispatchContext;
 use crate::record::digest::Resolved;
 use crate::record::recordable::recordable_messages;
 use crate::record::transcript::{Earlier, history};
@@ -40,16 +40,16 @@ use crate::request::RunRequest;
 const MAX_JOINS: u32 = 64;
 
 /// A run that is about to begin.
-pub(crate) struct Start {
+pub(crate) struct StartingRun {
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
-    pub(super) agent: Arc<Inner>,
+    pub(super) agent: Arc<AgentInner>,
     pub(super) request: RunRequest,
     pub(super) definition: CheckedDefinition,
     record: Resolved,
     output_schema: Option<JsonText>,
     /// Feed of the run's stream; `None` without a reader.
-    feed: Option<Arc<Feed>>,
+    feed: Option<Arc<StreamFeed>>,
 }
 
 /// Place of a new run in its session.
@@ -60,8 +60,8 @@ pub(super) struct InSession {
     pub(super) branch_of: Option<RunId>,
 }
 
-impl Start {
-    pub(crate) fn new(agent: Arc<Inner>, request: RunRequest) -> Self {
+impl StartingRun {
+    pub(crate) fn new(agent: Arc<AgentInner>, request: RunRequest) -> Self {
         let now = agent.clock.now();
         Self {
             run: request.run.clone().unwrap_or_else(|| new_run_id(now)),
@@ -76,7 +76,7 @@ impl Start {
     }
 
     /// Sets the feed of the run's stream.
-    pub(crate) fn feeding(mut self, feed: Arc<Feed>) -> Self {
+    pub(crate) fn feeding(mut self, feed: Arc<StreamFeed>) -> Self {
         self.feed = Some(feed);
         self
     }
@@ -85,7 +85,7 @@ impl Start {
     pub(crate) async fn run(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
         // Checked before the span, which holds the run id.
         if let Err(error) = self.check_ids() {
-            return Err(self.failed(error));
+            return Err(self.into_failure(error));
         }
         let span = tracing::info_span!("run", run = %self.run, agent = %self.agent.definition.name);
         let begun = self.begin();
@@ -98,19 +98,19 @@ impl Start {
     /// Writes the first event, and reads the session's history.
     async fn begin(mut self: Box<Self>) -> Result<Box<Run>, RunFailure> {
         if let Err(error) = self.check_request() {
-            return Err(self.failed(error.into()));
+            return Err(self.into_failure(error.into()));
         }
         if let Err(error) = self.check_input() {
-            return Err(self.failed(error));
+            return Err(self.into_failure(error));
         }
         let setup = match self.setup() {
             Ok(setup) => setup,
-            Err(error) => return Err(self.failed(error)),
+            Err(error) => return Err(self.into_failure(error)),
         };
         let heard = match self.request.reads_session {
             true => match self.hear_session().await {
                 Ok(heard) => heard,
-                Err(error) => return Err(self.failed(error.before_the_start())),
+                Err(error) => return Err(self.into_failure(error.before_the_start())),
             },
             false => None,
         };
@@ -118,12 +118,12 @@ impl Start {
         let (mut run, follows) = loop {
             let mut place = match self.join_session().await {
                 Ok(place) => place,
-                Err(error) => return Err(self.failed(error.before_the_start())),
+                Err(error) => return Err(self.into_failure(error.before_the_start())),
             };
             place.follows = place.follows.or_else(|| heard.clone());
             let machine = Machine::new(self.definition.clone(), setup.clone());
             let mut run = self.open(machine).await;
-            let started = run.ledger.fact(self.started(place.clone()));
+            let started = run.ledger.fact(self.build_run_started(place.clone()));
             match run.ledger.step([started]).await {
                 Ok(()) => break (run, place.follows),
                 Err(AgentError::Storage(LogError::SessionBusy { run: other, .. }))
@@ -131,7 +131,7 @@ impl Start {
                 {
                     joins_left -= 1;
                     if let Err(error) = self.end_dead_branch(&other).await {
-                        return Err(self.failed(error.before_the_start()));
+                        return Err(self.into_failure(error.before_the_start()));
                     }
                 }
                 Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
@@ -170,7 +170,7 @@ impl Start {
     pub(super) fn effects(&self) -> Arc<Effects> {
         let context = HookContext { run: self.run.clone(), session: self.session.clone() };
         let trace_parent = self.request.trace_parent.clone();
-        let place = Place { trace_parent, ..self.request.place.clone() };
+        let place = DispatchContext { trace_parent, ..self.request.place.clone() };
         Arc::new(Effects::new(Arc::clone(&self.agent), context, self.feed.clone(), place))
     }
 
@@ -180,7 +180,7 @@ impl Start {
         effects: Arc<Effects>,
         machine: Machine,
     ) -> Box<Run> {
-        let run = Run::new(Parts {
+        let run = Run::new(RunParts {
             agent: Arc::clone(&self.agent),
             definition: self.definition.clone(),
             context: HookContext { run: self.run.clone(), session: self.session.clone() },
@@ -196,7 +196,7 @@ impl Start {
         run
     }
 
-    pub(super) fn started(&self, place: InSession) -> RunStarted {
+    pub(super) fn build_run_started(&self, place: InSession) -> RunStarted {
         let input = self.agent.redactor.redact_held(&self.request.input);
         let agent = self.record.agent.clone();
         let mut started = RunStarted::new(input, self.session.clone(), agent);
@@ -213,7 +213,7 @@ impl Start {
         started.deadline = self.request.deadline;
         started.cause = self.request.cause.clone().map(Box::new);
         started.output_schema = self.output_schema.clone().map(Box::new);
-        started.mcp = listed::listed(&self.agent).map(Box::new);
+        started.mcp = listed::collect_listings(&self.agent).map(Box::new);
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();
         started.key_id = self.key_id();
@@ -353,7 +353,7 @@ impl Start {
         }
     }
 
-    fn failed(self, error: AgentError) -> RunFailure {
+    fn into_failure(self, error: AgentError) -> RunFailure {
         RunFailure {
             run_id: self.run,
             session: self.session,

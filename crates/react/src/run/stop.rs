@@ -1,16 +1,16 @@
 //! Stopping a run in the middle: cancellation, time limits, and the steps in flight.
 
 use backstop_event_log::{InboxMessage, InboxRequest};
-use backstop_react_machine::{CANCEL, Dispatch};
+use backstop_react_machine::{CANCEL, ChildDispatch};
 use layer0::event::{EventKind, SignalReceived};
 use layer0::{Code, code};
 use serde_json::{Value, json};
 
 use super::executions::stops_the_run;
-use super::tools::AtWork;
-use super::{InFlight, Run};
+use super::tools::RunningExecution;
+use super::{Run, StepPurpose};
 use crate::error::AgentError;
-use crate::journal::{AttemptEnd, End, ExecutionEnd, Fact, Notes};
+use crate::journal::{AttemptEnd, ExecutionEnd, Fact, PendingEvents, StepEnd};
 
 impl Run {
     /// Ends the run because its time is up.
@@ -98,7 +98,7 @@ impl Run {
             for fact in facts.drain(..) {
                 match fact {
                     Fact::Ended(id, end) => {
-                        let of = self.ended(id).filter(|_| !self.is_ending());
+                        let of = self.take_in_flight(id).filter(|_| !self.is_ending());
                         if let Some(of) = of {
                             self.record_stopped(of, end, why).await?;
                         }
@@ -123,30 +123,32 @@ impl Run {
 
     async fn record_stopped(
         &mut self,
-        of: InFlight,
-        end: End,
+        of: StepPurpose,
+        end: StepEnd,
         why: &'static str,
     ) -> Result<(), AgentError> {
         match end {
-            End::Attempt(AttemptEnd::Cut(mut attempted)) => {
+            StepEnd::Attempt(AttemptEnd::Cut(mut attempted)) => {
                 attempted.code = Some(Code::new(why));
                 self.record_attempt(*attempted).await
             }
-            End::Attempt(answered @ AttemptEnd::Answered(_)) => self.attempt_ended(answered).await,
-            End::Attempt(AttemptEnd::Again(mut attempted, _, mut attempt)) => {
+            StepEnd::Attempt(answered @ AttemptEnd::Answered(_)) => {
+                self.attempt_ended(answered).await
+            }
+            StepEnd::Attempt(AttemptEnd::Again(mut attempted, _, mut attempt)) => {
                 attempt.give_back(&self.agent.models);
                 attempted.delay_ms = None;
                 self.record_attempt(*attempted).await
             }
-            End::Attempt(AttemptEnd::Parked(mut parked)) => {
+            StepEnd::Attempt(AttemptEnd::Parked(mut parked)) => {
                 parked.0.delay_ms = None;
                 self.record_attempt(parked.0).await
             }
-            End::Attempt(AttemptEnd::Failed { attempted, .. }) => {
+            StepEnd::Attempt(AttemptEnd::Failed { attempted, .. }) => {
                 self.record_attempt(attempted.0).await
             }
-            End::Execution(end) => match of {
-                InFlight::Execution(work) => self.record_stopped_execution(&work, end).await,
+            StepEnd::Execution(end) => match of {
+                StepPurpose::Execution(work) => self.record_stopped_execution(&work, end).await,
                 _ => Ok(()),
             },
             _ => Ok(()),
@@ -157,16 +159,16 @@ impl Run {
     /// being stopped already.
     async fn record_stopped_execution(
         &mut self,
-        work: &AtWork,
+        work: &RunningExecution,
         end: ExecutionEnd,
     ) -> Result<(), AgentError> {
-        let ExecutionEnd { mut returned, facts: Notes(facts), .. } = end;
+        let ExecutionEnd { mut returned, facts: PendingEvents(facts), .. } = end;
         if returned.is_empty() && facts.is_empty() {
             return Ok(());
         }
         if !facts.is_empty() {
             // A call is answered once all that it dispatched has returned.
-            let of_call = |open: &Dispatch| open.call_id == *work.call_id();
+            let of_call = |open: &ChildDispatch| open.call_id == *work.call_id();
             let orphans = Box::pin(self.end_orphans(&returned, of_call)).await?;
             returned.extend(orphans);
         }

@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::durable::Entries;
 use self::process::{Ended, History, Process, RUN, agent};
-use super::InFlight;
-use super::start::Start;
-use crate::journal::{AnyJournal, End, ExecutionEnd};
+use super::StepPurpose;
+use super::start::StartingRun;
+use crate::journal::{AnyJournal, ExecutionEnd, StepEnd};
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 
@@ -243,7 +243,8 @@ async fn an_end_of_another_step_is_internal() {
     let agent =
         agent(&History::of(json!([])), &Entries::default(), Arc::clone(&log), &clock, &token);
     let agent = agent.build().unwrap();
-    let start = Start::new(Arc::clone(&agent.inner), RunRequest::new("go").run(RunId::from(RUN)));
+    let start =
+        StartingRun::new(Arc::clone(&agent.inner), RunRequest::new("go").run(RunId::from(RUN)));
     let effects = start.effects();
     let writer = RunWriter::new(log, RunId::from(RUN));
     let run_clock = RunClock::new(clock);
@@ -252,12 +253,12 @@ async fn an_end_of_another_step_is_internal() {
     let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
     let mut run = start.open_on(AnyJournal::Local(Box::new(live)), effects, machine).await;
     for (of, end) in [
-        (InFlight::Attempt, End::Execution(ExecutionEnd::default())),
-        (InFlight::Pause, End::Observers(Ok(Vec::new()))),
-        (InFlight::Wait, End::More(None)),
+        (StepPurpose::Attempt, StepEnd::Execution(ExecutionEnd::default())),
+        (StepPurpose::Pause, StepEnd::Observers(Ok(Vec::new()))),
+        (StepPurpose::Wait, StepEnd::More(None)),
     ] {
         let error = run.take_end(of, end).await.unwrap_err();
         assert_eq!(error.code(), "internal");
     }
-    assert!(run.take_end(InFlight::Wait, End::Stopped).await.is_ok());
+    assert!(run.take_end(StepPurpose::Wait, StepEnd::Stopped).await.is_ok());
 }

@@ -34,7 +34,7 @@ pub(super) struct Tools {
 }
 
 /// A running execution.
-pub(super) struct AtWork {
+pub(super) struct RunningExecution {
     pub(super) effect: EffectId,
     call_id: CallId,
     /// Whether another execution is promised to it.
@@ -43,7 +43,7 @@ pub(super) struct AtWork {
     may_leave: bool,
 }
 
-impl AtWork {
+impl RunningExecution {
     pub(super) const fn call_id(&self) -> &CallId {
         &self.call_id
     }
@@ -61,11 +61,11 @@ struct TakenUp {
 
 impl Tools {
     /// Returns the tools of a resumed run.
-    pub(super) fn resumed(recorded: BTreeMap<CallId, ToolRun>) -> Self {
+    pub(super) fn for_resumed_run(recorded: BTreeMap<CallId, ToolRun>) -> Self {
         Self { recorded, ..Self::default() }
     }
 
-    pub(super) fn admitted(&mut self, call: CallId, admitted: Admitted) {
+    pub(super) fn add_admitted(&mut self, call: CallId, admitted: Admitted) {
         self.admitted.insert(call, admitted);
     }
 
@@ -74,7 +74,7 @@ impl Tools {
     }
 
     /// Takes the request of an execution in an earlier process.
-    pub(super) fn recorded(&mut self, call: &CallId) -> Option<ToolRun> {
+    pub(super) fn take_recorded(&mut self, call: &CallId) -> Option<ToolRun> {
         self.recorded.remove(call)
     }
 
@@ -87,15 +87,15 @@ impl Tools {
     }
 
     /// Returns the number of executions that are promised to running calls.
-    pub(super) const fn promised(&self) -> u32 {
+    pub(super) const fn promised_executions(&self) -> u32 {
         self.promised
     }
 
     /// Registers the begin of an execution.
-    pub(super) fn begin(&mut self, execution: &Execution, may_leave: bool) -> AtWork {
+    pub(super) fn begin(&mut self, execution: &Execution, may_leave: bool) -> RunningExecution {
         self.at_work += 1;
         self.promised += u32::from(execution.may_repeat);
-        AtWork {
+        RunningExecution {
             effect: execution.run.id,
             call_id: execution.run.call_id.clone(),
             may_repeat: execution.may_repeat,
@@ -104,7 +104,11 @@ impl Tools {
     }
 
     /// Registers the end of an execution, and its retry if there is one.
-    pub(super) fn end(&mut self, work: &AtWork, again: Option<(Timestamp, Box<Execution>)>) {
+    pub(super) fn end(
+        &mut self,
+        work: &RunningExecution,
+        again: Option<(Timestamp, Box<Execution>)>,
+    ) {
         self.at_work = self.at_work.saturating_sub(1);
         self.promised = self.promised.saturating_sub(u32::from(work.may_repeat));
         self.waiting.extend(again);
@@ -126,7 +130,7 @@ impl Tools {
     }
 
     /// Registers that a child run has begun.
-    pub(super) fn begun(&mut self, run: &RunId) {
+    pub(super) fn mark_begun(&mut self, run: &RunId) {
         if let Some(taken_up) = self.taken_up.get_mut(run) {
             taken_up.is_new = false;
         }

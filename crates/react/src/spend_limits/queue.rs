@@ -14,7 +14,7 @@ use tracing::instrument::WithSubscriber;
 
 use super::account::Account;
 use super::round::{AccountRound, Reservation, UsedUp};
-use crate::effect::guard::Guarded;
+use crate::effect::guard::GuardedStore;
 
 /// The number of times that a failed settlement is sent again by itself.
 const MAX_RETRIES: u32 = 8;
@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The changes of one account in this process, which one task at a time writes.
 pub(super) struct AccountQueue {
     account: Account,
-    store: Arc<Guarded<dyn StateStore>>,
+    store: Arc<GuardedStore<dyn StateStore>>,
     clock: Arc<dyn Clock>,
     state: Mutex<AccountState>,
     arrived: Notify,
@@ -42,7 +42,7 @@ struct AccountState {
 impl AccountQueue {
     pub(super) fn new(
         account: Account,
-        store: Arc<Guarded<dyn StateStore>>,
+        store: Arc<GuardedStore<dyn StateStore>>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self { account, store, clock, state: Mutex::default(), arrived: Notify::new() }

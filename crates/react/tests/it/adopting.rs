@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use backstop_event_log::{Batch, Decision, EventLog, MemoryLog, RunFilter, agent_of, read_events};
+use backstop_event_log::{
+    Batch, Decision, EventLog, MemoryLog, RunFilter, current_agent, read_events,
+};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, Budget, Memory, MemoryEntry, MemoryQuery, Price, ResumeError,
@@ -58,7 +60,7 @@ async fn another_definition_goes_on_after_every_append() {
         let said = outcome.transcript.messages().first().map(|first| (**first).clone());
         assert_eq!(said, Some(Message::system(NEW)), "{at}");
         let (_, after) = read_events(&*copy, &run).await.unwrap();
-        let digest = agent_of(&after).unwrap().digest.to_string();
+        let digest = current_agent(&after).unwrap().digest.to_string();
         assert_eq!(adopted(&after), [digest], "{at}");
         assert!(replay(&*copy, &run).await.unwrap().is_some(), "{at}");
         assert!(new.replay(&run).await.unwrap().is_some(), "{at}");

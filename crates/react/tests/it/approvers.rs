@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_event_log::{Decision, EventLog};
 use backstop_react::{
-    ApprovalRequest, Approver, DecideError, Gate, HookContext, HookPoint, Moment, Verdict,
+    ApprovalRequest, Approver, DecideError, Gate, GateVerdict, HookContext, HookPoint, Moment,
 };
 use backstop_redact::Redactor;
 use backstop_tool::{FnTool, ToolContext, ToolError};
@@ -38,7 +38,7 @@ impl Approver for Answers {
         (!left.is_empty()).then(|| left.remove(0))
     }
 
-    async fn refused(&self, _: &ApprovalRequest, why: &DecideError) {
+    async fn receive_refusal(&self, _: &ApprovalRequest, why: &DecideError) {
         self.told.lock().unwrap().push(why.to_string());
     }
 }
@@ -140,14 +140,14 @@ impl Gate for Cap {
         &[HookPoint::BeforeTool]
     }
 
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
+        let Moment::BeforeTool { call, .. } = moment else { return Ok(GateVerdict::Continue) };
         let sum = call.arguments.value()["sum"].as_i64().unwrap_or_default();
         self.seen.lock().unwrap().push(sum);
         Ok(match &self.makes {
-            _ if sum > 1_000 => Verdict::Abort("nobody pays more than 1,000".into()),
-            Some(sum) => Verdict::ReplaceArguments(json!({ "sum": sum }).into()),
-            None => Verdict::Continue,
+            _ if sum > 1_000 => GateVerdict::Abort("nobody pays more than 1,000".into()),
+            Some(sum) => GateVerdict::ReplaceArguments(json!({ "sum": sum }).into()),
+            None => GateVerdict::Continue,
         })
     }
 }

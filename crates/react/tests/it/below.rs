@@ -8,7 +8,7 @@ use backstop_event_log::{Batch, EventLog, RunFilter, RunSummary, open_root, read
 use backstop_provider::{ErrorKind, ScriptedError, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, AgentError, Limits, ReopenRequest, ResumeError, RunRequest, cancel,
-    recorded, replay,
+    read_outcome, replay,
 };
 use backstop_retry::RetryConfig;
 use backstop_tool::{ToolContext, ToolError, tool};
@@ -241,7 +241,7 @@ async fn recorded_failure_says_whether_another_attempt_helps() {
         let bench = Bench::new();
         let agent = bench.agent(failures).retry(RetryConfig::new().attempts(attempts));
         let failure = bench.run(agent).await.unwrap_err();
-        let error = recorded(&*bench.log, &failure.run_id).await.unwrap_err();
+        let error = read_outcome(&*bench.log, &failure.run_id).await.unwrap_err();
         let ResumeError::Run(known) = error else { panic!("{error}") };
         assert!(matches!(known.error, AgentError::Recorded(_)));
         let (live, known_facts) = (failure.facts(), known.facts());

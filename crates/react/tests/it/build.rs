@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Upstream, Verdict,
+    Agent, AgentBuilder, Gate, GateVerdict, HookContext, HookPoint, Moment, Observer, Pack,
+    Upstream,
 };
 use layer0::error::BoxError;
 use layer0::failure::Chain;
@@ -38,8 +39,8 @@ impl Gate for Broken {
         self.check(Self::FailOpen);
         true
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        Ok(Verdict::Continue)
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
+        Ok(GateVerdict::Continue)
     }
 }
 

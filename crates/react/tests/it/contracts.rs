@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, agent_of, read_events};
+use backstop_event_log::{Decision, EventLog, current_agent, read_events};
 use backstop_provider::{ModelSettings, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, ReopenRequest, ResumeError, ResumeRequest, RunRequest, replay,
@@ -170,7 +170,7 @@ async fn another_model_is_recorded_once() {
     let asks = calls([call("c2", "add", json!({"x": 2, "y": 2}))]);
     let waiting = new(vec![asks]).resume(run.clone()).await.unwrap();
     let model = |events: &[Event]| {
-        let definition: Value = agent_of(events).unwrap().definition.read().unwrap();
+        let definition: Value = current_agent(events).unwrap().definition.read().unwrap();
         definition["runtime"]["model"]["max_output_tokens"].clone()
     };
     assert_eq!(model(&events(&tape, run).await), 200);

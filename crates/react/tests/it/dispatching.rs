@@ -33,7 +33,7 @@ impl Operator for Slow {
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.0.sleep(std::time::Duration::from_secs(30)).await;
-        Ok(Answer::completed(json!("slow answer")))
+        Ok(Answer::from_output(json!("slow answer")))
     }
 }
 
@@ -46,7 +46,7 @@ impl Operator for Ticket {
         "ticket"
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
-        let mut answer = Answer::completed(json!("not yet"));
+        let mut answer = Answer::from_output(json!("not yet"));
         answer.stop = Stop::WaitingApproval;
         Ok(answer)
     }

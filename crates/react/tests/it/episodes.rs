@@ -9,9 +9,9 @@ use backstop_clock::Clock;
 use backstop_event_log::{EventLog, LogError, RunState};
 use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_react::{
-    Agent, AgentBuilder, Budget, CancellationToken, Gate, HookContext, HookPoint, Limits, Memory,
-    MemoryEntry, MemoryQuery, Moment, NotReopenable, ReopenRequest, ResumeError, RunOutcome,
-    RunRequest, Verdict, replay, status,
+    Agent, AgentBuilder, Budget, CancellationToken, Gate, GateVerdict, HookContext, HookPoint,
+    Limits, Memory, MemoryEntry, MemoryQuery, Moment, NotReopenable, ReopenRequest, ResumeError,
+    RunOutcome, RunRequest, replay, status,
 };
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::error::BoxError;
@@ -416,10 +416,10 @@ impl Gate for Once {
         &self.0
     }
 
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         Ok(match self.1.fetch_add(1, Ordering::SeqCst) {
-            0 => Verdict::Abort("not today".into()),
-            _ => Verdict::Continue,
+            0 => GateVerdict::Abort("not today".into()),
+            _ => GateVerdict::Continue,
         })
     }
 }

@@ -6,7 +6,7 @@ use backstop_error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, Resu
 use backstop_event_log::{EventLog, MemoryLog};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, ForkRequest, History, ResumeRequest, RunOutcome, RunRequest, recorded,
+    Agent, AgentBuilder, ForkRequest, History, ResumeRequest, RunOutcome, RunRequest, read_outcome,
     said_before, said_until,
 };
 use backstop_redact::Redactor;
@@ -123,7 +123,7 @@ async fn transcript_of_an_outcome_reads_there() {
     let begun = agent.run("go").await.unwrap();
     let next = agent.run(RunRequest::new("more").history(begun.transcript)).await.unwrap();
     check_read(&next);
-    let kept = recorded(&*stores.log, &next.run_id).await.unwrap().unwrap();
+    let kept = read_outcome(&*stores.log, &next.run_id).await.unwrap().unwrap();
     check_read(&agent.run(RunRequest::new("more").history(&kept.transcript)).await.unwrap());
     assert_eq!(kept.transcript.sessions(), [next.session.clone(), begun.session.clone()]);
     // Its record names the session, and a resumed run reads there too.

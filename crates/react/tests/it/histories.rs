@@ -112,7 +112,7 @@ impl History {
         let mut agent = AgentBuilder::on(upstreams.next().unwrap())
             .clock(clock.clone())
             .retry(self.config())
-            .jitter(Jitter::seeded(self.seed))
+            .jitter(Jitter::from_seed(self.seed))
             .shared_log(bench.log.clone());
         for upstream in upstreams {
             agent = agent.fallback_on(upstream);
@@ -155,7 +155,7 @@ impl History {
         let bench = Bench::new();
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
         let policy = RetryPolicy::new(self.config(), Arc::clone(&clock));
-        let policy = policy.jitter(Jitter::seeded(self.seed));
+        let policy = policy.jitter(Jitter::from_seed(self.seed));
         let endpoint = |(provider, breaker): (Arc<dyn Provider>, Breaker)| {
             let policy = policy.clone().budget(RetryBudget::new(Arc::clone(&clock)));
             policy.layer().layer(breaker.layer().layer(transport(provider)))
@@ -213,7 +213,7 @@ impl RetryRequest<ProviderError> for Call {
         self.limit
     }
 
-    fn attempted(
+    fn record_failed_attempt(
         &self,
         attempt: FailedAttempt<'_, ProviderError>,
     ) -> Option<Pin<Box<dyn Future<Output = Result<(), ProviderError>> + Send>>> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_react::{
-    AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
-    Moment, Observer, Verdict,
+    AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, GateVerdict, HookContext,
+    HookPoint, Moment, Observer,
 };
 use layer0::error::BoxError;
 use layer0::failure::{Chain, Failure};
@@ -68,11 +68,11 @@ impl Gate for Shift {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::BeforeTool]
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
+        let Moment::BeforeTool { call, .. } = moment else { return Ok(GateVerdict::Continue) };
         let mut arguments = call.arguments.value();
         arguments["x"] = json!(arguments["x"].as_i64().unwrap_or_default() + 1);
-        Ok(Verdict::ReplaceArguments(arguments.into()))
+        Ok(GateVerdict::ReplaceArguments(arguments.into()))
     }
 }
 
@@ -131,8 +131,8 @@ impl Gate for Same {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::BeforeTool]
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        Ok(Verdict::ReplaceArguments(json!({ "how": "short" }).into()))
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
+        Ok(GateVerdict::ReplaceArguments(json!({ "how": "short" }).into()))
     }
 }
 
@@ -161,14 +161,14 @@ impl Gate for Broken {
     fn fail_open(&self) -> bool {
         false
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         match moment {
             Moment::RunStart { .. } => {
                 let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
                 Err(Box::new(refused))
             }
             Moment::BeforeModel { .. } => panic!("no audit with api_key=abcdef0123456789"),
-            _ => Ok(Verdict::ReplaceArguments(json!({}).into())),
+            _ => Ok(GateVerdict::ReplaceArguments(json!({}).into())),
         }
     }
 }
@@ -217,11 +217,11 @@ impl Gate for Wordy {
     fn fail_open(&self) -> bool {
         false
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         let words =
             format!("the ledger is closed\n{}", "row api_key=abcdef0123456789\n".repeat(7_000));
         match self.0 {
-            "abort" => Ok(Verdict::Abort(words)),
+            "abort" => Ok(GateVerdict::Abort(words)),
             "panic" => panic!("{words}"),
             _ => Err(words.into()),
         }
@@ -399,7 +399,7 @@ impl Gate for Nasty {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::RunStart]
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         match self.0 {
             "unprintable" => Err(Box::new(Unprintable)),
             "circle" => Err(Box::new(Circle)),

@@ -95,7 +95,7 @@ async fn images_are_read_back_from_the_record() {
     let forked = draws();
     let requests = forked.requests();
     let agent = Agent::builder(forked).tool(draw).shared_log(log.clone());
-    let agent = agent.recorded_tools(RecordedTools::of(&events)).build().unwrap();
+    let agent = agent.recorded_tools(RecordedTools::from_events(&events)).build().unwrap();
     agent.fork(ForkRequest::new(run, 1)).await.unwrap();
     assert_eq!(told(&requests), ("[a drawing]".to_owned(), 1));
 }

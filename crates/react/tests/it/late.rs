@@ -10,7 +10,7 @@ use backstop_event_log::{EventLog, MemoryLog, read_events};
 use backstop_provider::{
     ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider, StreamSink,
 };
-use backstop_react::{Agent, Live, Piece, StreamItem};
+use backstop_react::{Agent, Live, LivePiece, StreamItem};
 use backstop_retry::RetryConfig;
 use backstop_tool::{State, ToolError, tool};
 use futures_util::FutureExt;
@@ -88,7 +88,9 @@ async fn pieces_of_an_ended_attempt_are_dropped() {
     while let Some(Some(item)) = live.next().now_or_never() {
         order.push(match item {
             Live::Logged(event) => event.kind.event_type().to_owned(),
-            Live::Delta { attempt, piece: Piece::Text(text), .. } => format!("{attempt} {text}"),
+            Live::Delta { attempt, piece: LivePiece::Text(text), .. } => {
+                format!("{attempt} {text}")
+            }
             other => format!("{other:?}"),
         });
     }
@@ -120,7 +122,7 @@ async fn late_reader_gets_each_piece_once() {
     let (mut pieces, mut text) = (String::new(), String::new());
     while let Some(item) = stream.next().await {
         match item {
-            StreamItem::Delta { attempt: 2, piece: Piece::Text(piece), .. } => pieces += &piece,
+            StreamItem::Delta { attempt: 2, piece: LivePiece::Text(piece), .. } => pieces += &piece,
             StreamItem::Ended(end) => text = end.unwrap().text().to_owned(),
             _ => {}
         }

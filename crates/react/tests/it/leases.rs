@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{AtWork, Decision, EventLog, InboxRequest, Lease};
+use backstop_event_log::{ActionGuard, Decision, EventLog, InboxRequest, Lease};
 use backstop_react::{
     ApprovalRequest, Approver, HookContext, HookPoint, Moment, Observer, RunRequest,
 };
@@ -37,12 +37,12 @@ impl Lease for Lasting {
         true
     }
     async fn until_may_start(&self) {}
-    async fn ended(&self) {
+    async fn wait_for_end(&self) {
         std::future::pending::<()>().await;
     }
-    fn at_work(&self) -> Option<AtWork> {
+    fn at_work(&self) -> Option<ActionGuard> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Some(AtWork::new(WorkCount(Arc::clone(&self.0))))
+        Some(ActionGuard::new(WorkCount(Arc::clone(&self.0))))
     }
 }
 

@@ -9,8 +9,8 @@ use backstop_clock::Clock;
 use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter};
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, AgentError, Budget, BuildError, Gate, HookContext, HookPoint, Limits,
-    Moment, Price, ResumeError, RunRequest, Verdict, recorded, replay,
+    Agent, AgentBuilder, AgentError, Budget, BuildError, Gate, GateVerdict, HookContext, HookPoint,
+    Limits, Moment, Price, ResumeError, RunRequest, read_outcome, replay,
 };
 use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
 use layer0::error::BoxError;
@@ -106,9 +106,9 @@ impl Gate for Slow {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::AfterModel]
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         self.0.sleep(self.1).await;
-        Ok(Verdict::Continue)
+        Ok(GateVerdict::Continue)
     }
 }
 
@@ -259,9 +259,9 @@ impl Gate for Stopping {
     fn fail_open(&self) -> bool {
         false
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         match self.0 {
-            Some(reason) => Ok(Verdict::Abort(reason.into())),
+            Some(reason) => Ok(GateVerdict::Abort(reason.into())),
             None => Err("no connection".into()),
         }
     }
@@ -318,7 +318,7 @@ async fn a_failure_has_one_text() {
         };
         assert_eq!(failed.chain.join(": "), chain(failure.error.as_cause()).join(": "), "{code}");
         // The error from the record in another process has the same text.
-        let Err(ResumeError::Run(again)) = recorded(&*bench.log, &failure.run_id).await else {
+        let Err(ResumeError::Run(again)) = read_outcome(&*bench.log, &failure.run_id).await else {
             panic!("{code}: it failed")
         };
         assert_eq!(chain(again.error.as_cause()).join(": "), failed.chain.join(": "), "{code}");

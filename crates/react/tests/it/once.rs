@@ -281,7 +281,7 @@ async fn word_of_a_person_settles_the_key() {
         let agent = bench.agent(vec![]).tool(tool.clone()).shared_state_store(Arc::clone(&store));
         let agent = agent.build().unwrap();
         let settlement = match happened {
-            true => Settlement::happened("ops").with_output(json!({ "receipt": 9 })),
+            true => Settlement::call_happened("ops").with_output(json!({ "receipt": 9 })),
             false => Settlement::did_not("ops"),
         };
         let id = first.run_id.clone();

@@ -54,7 +54,7 @@ fn agent(bench: &Bench, pools: Vec<Vec<Upstream>>, retry: RetryConfig, seed: u64
     agent
         .clock(Arc::new(bench.clock.clone()))
         .retry(retry)
-        .jitter(Jitter::seeded(seed))
+        .jitter(Jitter::from_seed(seed))
         .budget(Budget::new().model_calls(1_000))
         .shared_log(bench.log.clone())
         .build()
@@ -227,7 +227,8 @@ async fn odd_header_closes_no_endpoint() {
     for (limit, full_in) in [(500, 1_764_172_800), (50, 3_630), (1, 80_000)] {
         let bench = Bench::new();
         let asked = Arc::<AtomicUsize>::default();
-        let level = RateLevel::new(0).of(Some(limit)).full_in(Some(Duration::from_secs(full_in)));
+        let level =
+            RateLevel::new(0).with_limit(Some(limit)).full_in(Some(Duration::from_secs(full_in)));
         let provider = Arc::new(Odd { asked: Arc::clone(&asked), level });
         let upstream = Upstream::on_clock(provider, Arc::new(bench.clock.clone()));
         let agent = agent(&bench, vec![vec![upstream]], RetryConfig::new(), 7);

@@ -92,7 +92,7 @@ async fn copies_get_the_recorded_answers() {
     }
     let run = waiting.run_id.clone();
     let original = on(&bench, async move { agent.resume(run).await }).await.unwrap();
-    let recorded = RecordedTools::of(&bench.events(&original.run_id).await);
+    let recorded = RecordedTools::from_events(&bench.events(&original.run_id).await);
 
     // The agent has none of the recorded tools, and a new one.
     let copy = bench.agent(model(json!(7.50))).tool(tool("new")).require_approval("new");
@@ -117,7 +117,7 @@ async fn calls_without_a_record_are_unavailable() {
     let bench = Bench::new();
     let ask = |sum: Value| vec![calls([call("c1", "pay", json!({ "sum": sum }))]), says("done")];
     let original = bench.run(bench.agent(ask(json!(1))).tool(tool("pay"))).await.unwrap();
-    let recorded = RecordedTools::of(&bench.events(&original.run_id).await);
+    let recorded = RecordedTools::from_events(&bench.events(&original.run_id).await);
     for (sum, told) in [(json!(1.0), "done"), (json!(2), "Tool 'pay' is not available")] {
         let copy = bench.agent(ask(sum)).recorded_tools(recorded.clone()).build().unwrap();
         let fork = ForkRequest::new(original.run_id.clone(), 1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_event_log::EventLog;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use backstop_react::{Agent, Live, Piece, RunRequest};
+use backstop_react::{Agent, Live, LivePiece, RunRequest};
 use backstop_redact::Redactor;
 use layer0::id::{RunId, SessionId};
 use layer0::message::StopReason;
@@ -93,12 +93,14 @@ async fn heard(attempts: Vec<Vec<Chunk>>, redactor: Redactor) -> Heard {
     while let Some(live) = listener.next().await {
         assert!(!matches!(live, Live::Missed(_)));
         let Live::Delta { attempt, piece, .. } = live else { continue };
-        let (Piece::Text(said) | Piece::Thinking(said)) = &piece else { panic!("{piece:?}") };
+        let (LivePiece::Text(said) | LivePiece::Thinking(said)) = &piece else {
+            panic!("{piece:?}")
+        };
         heard.all += said;
         match piece {
             _ if attempt != last => {}
-            Piece::Thinking(said) => heard.thinking += &said,
-            Piece::Text(said) => heard.text += &said,
+            LivePiece::Thinking(said) => heard.thinking += &said,
+            LivePiece::Text(said) => heard.text += &said,
             _ => {}
         }
     }

@@ -63,7 +63,7 @@ async fn paid(cents: u32, bank: State<Bank>, context: &ToolContext) -> Result<Pr
         books.says
     };
     match says {
-        "happened" => Ok(Probe::happened(json!({ "paid": cents }))),
+        "happened" => Ok(Probe::happened_with(json!({ "paid": cents }))),
         "happened somehow" => Ok(Probe::Happened(None)),
         "did not" => Ok(Probe::DidNot),
         "panics" => panic!("the bank is closed"),
@@ -216,7 +216,7 @@ async fn an_interrupted_call_is_asked_about() {
         assert!(replay(&*bench.log, &run).await.unwrap().is_some(), "{says}");
         if verdict == Verdict::DidNot {
             let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
-            let settled = resolve(log, &run, &"c1".into(), Settlement::happened("ops")).await;
+            let settled = resolve(log, &run, &"c1".into(), Settlement::call_happened("ops")).await;
             assert!(matches!(settled, Err(ResumeError::CallNotOpen { .. })), "{settled:?}");
         }
     }
@@ -295,8 +295,16 @@ async fn a_copy_asks_about_no_call() {
 #[tokio::test]
 async fn a_person_settles_an_open_call() {
     for (settlement, ok, output) in [
-        (Settlement::happened("ops").with_output(json!({ "id": 7 })), true, json!({ "id": 7 })),
-        (Settlement::happened("ops"), true, json!("It happened; what it answered is not known.")),
+        (
+            Settlement::call_happened("ops").with_output(json!({ "id": 7 })),
+            true,
+            json!({ "id": 7 }),
+        ),
+        (
+            Settlement::call_happened("ops"),
+            true,
+            json!("It happened; what it answered is not known."),
+        ),
         (
             Settlement::did_not("ops"),
             false,
@@ -333,7 +341,7 @@ async fn a_late_settlement_is_told_when_reopened() {
     let summary = bench.log.summary(&run).await.unwrap().unwrap();
 
     let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
-    let settlement = Settlement::happened("ops").with_output(json!("receipt 9"));
+    let settlement = Settlement::call_happened("ops").with_output(json!("receipt 9"));
     resolve(log, &run, &"c1".into(), settlement).await.unwrap();
     let events = bench.events(&run).await;
     assert_eq!(events.len(), before.len() + 1, "nothing else is recorded");
@@ -375,7 +383,7 @@ async fn a_settlement_ends_a_call_that_hangs() {
     let outcome = on(&bench, async move {
         let person = async {
             clock.sleep(Duration::from_secs(5)).await;
-            let settlement = Settlement::happened("ops").with_output(json!("paid by hand"));
+            let settlement = Settlement::call_happened("ops").with_output(json!("paid by hand"));
             resolve(log, &"run_1".into(), &"c1".into(), settlement).await.unwrap();
         };
         tokio::join!(running.run(request), person).0.unwrap()
@@ -424,7 +432,7 @@ async fn settled_call_of_a_cancelled_run_stays_answered() {
     let bank = Bank::new("pays", "cannot say");
     let (bench, run, next) = died(&bank, |agent| agent.tool(pay_blindly)).await;
     let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
-    resolve(log, &run, &"c1".into(), Settlement::happened("ops")).await.unwrap();
+    resolve(log, &run, &"c1".into(), Settlement::call_happened("ops")).await.unwrap();
     assert!(next.build().unwrap().cancel(&run, "ops").await.unwrap());
     let events = bench.events(&run).await;
     assert!(answer(&events).0, "it happened");
@@ -446,7 +454,7 @@ async fn settlement_before_a_stop_is_recorded() {
         }
         async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
             self.0.sleep(Duration::from_secs(2)).await;
-            Ok(Answer::completed(json!("paid")))
+            Ok(Answer::from_output(json!("paid")))
         }
     }
 
@@ -473,7 +481,7 @@ async fn settlement_before_a_stop_is_recorded() {
     let outcome = on(&bench, async move {
         let people = async {
             clock.sleep(Duration::from_secs(1)).await;
-            let settlement = Settlement::happened("ops").with_output(json!("paid by hand"));
+            let settlement = Settlement::call_happened("ops").with_output(json!("paid by hand"));
             resolve(log, &"run_1".into(), &"c1".into(), settlement).await.unwrap();
             clock.sleep(Duration::from_millis(500)).await;
             assert!(payer.cancel(&"run_1".into(), "ops").await.unwrap());

@@ -58,7 +58,8 @@ async fn standard_error_follows_the_output() {
     // The recorded answer of a tool is whole.
     let model = counting(1);
     let requests = model.requests();
-    let recorded = Agent::builder(model).tool(count).recorded_tools(RecordedTools::of(&events));
+    let recorded =
+        Agent::builder(model).tool(count).recorded_tools(RecordedTools::from_events(&events));
     let agent = recorded.shared_log(log.clone()).build().unwrap();
     agent.fork(ForkRequest::new(run, 1)).await.unwrap();
     assert_eq!(told(&requests), expected);

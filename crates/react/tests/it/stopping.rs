@@ -13,7 +13,7 @@ use backstop_error_store::{
 use backstop_event_log::{EventLog, InboxRequest, MemoryLog, verify_run};
 use backstop_provider::ScriptedProvider;
 use backstop_react::{
-    Agent, Budget, Gate, HookContext, HookPoint, Limits, Moment, Observer, RunRequest, Verdict,
+    Agent, Budget, Gate, GateVerdict, HookContext, HookPoint, Limits, Moment, Observer, RunRequest,
     replay,
 };
 use backstop_tool::{Probe, State, ToolContext, ToolError, tool};
@@ -128,12 +128,12 @@ impl Gate for Aborts {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::AfterTool]
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         if matches!(moment, Moment::AfterTool { tool: "add", .. }) && self.0.way == Way::Sibling {
             self.0.aborts.notified().await;
-            return Ok(Verdict::Abort("enough".into()));
+            return Ok(GateVerdict::Abort("enough".into()));
         }
-        Ok(Verdict::Continue)
+        Ok(GateVerdict::Continue)
     }
 }
 
@@ -245,7 +245,7 @@ async fn check(part: Part, way: Way) {
     });
     let answer = answers.next().unwrap();
     assert!(answers.next().is_none(), "{place}: answered twice");
-    assert!(answer.output.shown().contains("receipt 4711"), "{place}: {answer:?}");
+    assert!(answer.output.display_text().contains("receipt 4711"), "{place}: {answer:?}");
     assert_eq!(answer.ok, part != Part::Probe, "{place}");
     if part == Part::Store {
         assert!(types(&events).contains(&"result.stored"), "{place}");
@@ -292,7 +292,7 @@ struct Bank {
 async fn ask_bank(to: String, bank: State<Bank>) -> Result<Probe, ToolError> {
     bank.probed.fetch_add(1, Ordering::SeqCst);
     Ok(match bank.verdict {
-        Some(true) => Probe::happened(json!(format!("paid {to}, receipt 4711"))),
+        Some(true) => Probe::happened_with(json!(format!("paid {to}, receipt 4711"))),
         Some(false) => Probe::DidNot,
         None => Probe::Unknown,
     })

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use backstop_clock::Clock;
 use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, Stored,
+    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, StoredError,
 };
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, AgentBuilder, Limits};
@@ -56,7 +56,7 @@ impl Bad {
 type Answer<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 impl ErrorStore for Bad {
-    fn store<'a, 'b>(&'a self, _: NewError) -> Answer<'b, Stored>
+    fn store<'a, 'b>(&'a self, _: NewError) -> Answer<'b, StoredError>
     where
         'a: 'b,
         Self: 'b,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use backstop_event_log::{EventLog, MemoryLog};
 use backstop_provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
-use backstop_react::{Agent, AgentBuilder, Budget, Limits, Piece, RunRequest, StreamItem};
+use backstop_react::{Agent, AgentBuilder, Budget, Limits, LivePiece, RunRequest, StreamItem};
 use futures_util::StreamExt;
 use layer0::event::EventKind;
 use layer0::message::Message;
@@ -110,7 +110,7 @@ async fn every_reader_gets_its_own_run_whole() {
                         }
                         seqs.push(event.seq);
                     }
-                    StreamItem::Delta { piece: Piece::Text(piece), .. } => text += &piece,
+                    StreamItem::Delta { piece: LivePiece::Text(piece), .. } => text += &piece,
                     StreamItem::Ended(result) => end = Some(result.unwrap()),
                     other => panic!("{other:?}"),
                 }
@@ -134,7 +134,7 @@ async fn failed_attempt_precedes_the_next_ones_deltas() {
     let mut heard = Vec::new();
     while let Some(item) = stream.next().await {
         match item {
-            StreamItem::Delta { call, attempt, piece: Piece::Text(text) } => {
+            StreamItem::Delta { call, attempt, piece: LivePiece::Text(text) } => {
                 heard.push(format!("{call}.{attempt} {text}"));
             }
             StreamItem::Logged(event) => {
@@ -160,7 +160,9 @@ async fn late_reader_gets_the_whole_text() {
         let mut text = String::new();
         while let Some(item) = stream.next().await {
             match item {
-                StreamItem::Delta { attempt: 2, piece: Piece::Text(piece), .. } => text += &piece,
+                StreamItem::Delta { attempt: 2, piece: LivePiece::Text(piece), .. } => {
+                    text += &piece
+                }
                 StreamItem::Ended(result) => assert!(result.unwrap().text() == long),
                 _ => {}
             }

@@ -11,8 +11,8 @@ use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::EventLog;
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{
-    Budget, Gate, HookContext, HookPoint, Memory, MemoryEntry, MemoryQuery, Moment, RunRequest,
-    Verdict, replay,
+    Budget, Gate, GateVerdict, HookContext, HookPoint, Memory, MemoryEntry, MemoryQuery, Moment,
+    RunRequest, replay,
 };
 use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
 use layer0::error::BoxError;
@@ -63,9 +63,9 @@ impl Gate for Busy {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::AfterTool]
     }
-    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         self.0.sleep(Duration::from_secs(2)).await;
-        Ok(Verdict::Continue)
+        Ok(GateVerdict::Continue)
     }
 }
 
@@ -301,9 +301,13 @@ async fn the_time_of_day_bounds_no_run() {
                 fn points(&self) -> &[HookPoint] {
                     &[HookPoint::RunStart]
                 }
-                async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+                async fn judge(
+                    &self,
+                    _: Moment<'_>,
+                    _: &HookContext,
+                ) -> Result<GateVerdict, BoxError> {
                     self.0.set_time_of_day(self.1);
-                    Ok(Verdict::Continue)
+                    Ok(GateVerdict::Continue)
                 }
             }
             let answer = says("done").delay_ms(60_000);

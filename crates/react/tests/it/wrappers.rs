@@ -138,7 +138,7 @@ impl Operator for Working {
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         let done = self.0.perform(self.1.clone()).await;
-        done.map(Answer::completed).map_err(OperatorError::failed)
+        done.map(Answer::from_output).map_err(OperatorError::from_failure)
     }
 }
 
@@ -174,7 +174,7 @@ async fn once(act: Act, bench: &Bench) -> RunOutcome {
 
 async fn recorded(act: Act, bench: &Bench) -> RunOutcome {
     let original = plain(act, bench).await;
-    let tools = RecordedTools::of(&bench.events(&original.run_id).await);
+    let tools = RecordedTools::from_events(&bench.events(&original.run_id).await);
     let copy: Agent = agent(bench).recorded_tools(tools).build().unwrap();
     let fork = ForkRequest::new(original.run_id, 1);
     on(bench, async move { copy.fork(fork).await }).await.unwrap()
@@ -212,7 +212,7 @@ async fn describe(bench: &Bench, outcome: &RunOutcome) -> String {
     let text = tool_texts(outcome)[0].0.clone();
     let is_referred = text.contains("res_");
     let text = text.lines().next().unwrap_or_default().chars().take(32).collect::<String>();
-    let settlement = Settlement::happened("ops");
+    let settlement = Settlement::call_happened("ops");
     let log = Arc::clone(&bench.log) as Arc<dyn EventLog>;
     let can_settle = resolve(log, &outcome.run_id, &"c1".into(), settlement).await.is_ok();
     let more = [(is_referred, ", by reference"), (can_settle, ", can be settled")];

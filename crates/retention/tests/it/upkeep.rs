@@ -54,7 +54,7 @@ fn begin_endless_pass(upkeep: &Upkeep) -> Arc<AtomicBool> {
     upkeep.watch(|earlier| {
         tokio::spawn(async move {
             let _flag = flag;
-            earlier.ended().await;
+            earlier.wait_for_end().await;
             std::future::pending::<()>().await;
         })
     });

@@ -51,7 +51,7 @@ fn busy() -> Odd {
 
 fn rate_limit(seconds: u64) -> Odd {
     let hint = Some(Duration::from_secs(seconds));
-    Odd::new("limited", Facts::hinted("test.limited", hint, Effect::None))
+    Odd::new("limited", Facts::from_hint("test.limited", hint, Effect::None))
 }
 
 fn quota() -> Odd {

@@ -47,7 +47,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Guarded<S, Req>;
+    type Future = BreakerFuture<S, Req>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         // The inner service is awaited in the call, after the first check of the circuit.
@@ -55,21 +55,21 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        Guarded(match self.breaker.check() {
-            Ok(()) => Call::Waiting {
+        BreakerFuture(match self.breaker.check() {
+            Ok(()) => GuardedCall::Waiting {
                 service: self.inner.clone(),
                 request: Some(request),
                 breaker: self.breaker.clone(),
             },
-            Err(open) => Call::Refused(Some(open)),
+            Err(open) => GuardedCall::Refused(Some(open)),
         })
     }
 }
 
 /// The future of a [`CircuitBreaker`].
-pub struct Guarded<S: Service<Req>, Req>(Call<S, Req>);
+pub struct BreakerFuture<S: Service<Req>, Req>(GuardedCall<S, Req>);
 
-enum Call<S: Service<Req>, Req> {
+enum GuardedCall<S: Service<Req>, Req> {
     /// Waiting until the inner service is ready.
     Waiting {
         service: S,
@@ -81,9 +81,9 @@ enum Call<S: Service<Req>, Req> {
 }
 
 // The service and the request are never pinned.
-impl<S: Service<Req>, Req> Unpin for Guarded<S, Req> {}
+impl<S: Service<Req>, Req> Unpin for BreakerFuture<S, Req> {}
 
-impl<S, Req> Future for Guarded<S, Req>
+impl<S, Req> Future for BreakerFuture<S, Req>
 where
     S: Service<Req>,
     S::Error: Failure + From<CircuitOpen> + 'static,
@@ -93,22 +93,24 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match &mut self.0 {
-                Call::Refused(open) => {
+                GuardedCall::Refused(open) => {
                     return match open.take() {
                         Some(open) => Poll::Ready(Err(open.into())),
                         None => Poll::Pending,
                     };
                 }
-                Call::Waiting { service, request, breaker } => {
+                GuardedCall::Waiting { service, request, breaker } => {
                     std::task::ready!(service.poll_ready(cx))?;
                     let Some(request) = request.take() else { return Poll::Pending };
                     self.0 = match breaker.admit() {
-                        Ok(permit) => Call::Made(Box::pin(service.call(request)), Some(permit)),
+                        Ok(permit) => {
+                            GuardedCall::Made(Box::pin(service.call(request)), Some(permit))
+                        }
                         // The permit of the inner service is dropped with it.
-                        Err(open) => Call::Refused(Some(open)),
+                        Err(open) => GuardedCall::Refused(Some(open)),
                     };
                 }
-                Call::Made(attempt, permit) => {
+                GuardedCall::Made(attempt, permit) => {
                     let result = std::task::ready!(attempt.as_mut().poll(cx));
                     if let Some(permit) = permit.take() {
                         permit.record(&result);
@@ -120,9 +122,9 @@ where
     }
 }
 
-impl<S: Service<Req>, Req> fmt::Debug for Guarded<S, Req> {
+impl<S: Service<Req>, Req> fmt::Debug for BreakerFuture<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let admitted = matches!(self.0, Call::Made(..));
-        f.debug_struct("Guarded").field("admitted", &admitted).finish_non_exhaustive()
+        let admitted = matches!(self.0, GuardedCall::Made(..));
+        f.debug_struct("BreakerFuture").field("admitted", &admitted).finish_non_exhaustive()
     }
 }

@@ -33,7 +33,7 @@ impl RetryRequest<OrchError> for Call {
         self.max_attempts
     }
 
-    fn attempted(
+    fn record_failed_attempt(
         &self,
         attempt: FailedAttempt<'_, OrchError>,
     ) -> Option<Pin<Box<dyn Future<Output = Result<(), OrchError>> + Send>>> {
@@ -104,7 +104,7 @@ async fn run(
 ) -> Seen {
     let clock = VirtualClock::starting_at(Timestamp::default());
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-    let mut policy = RetryPolicy::new(config, Arc::clone(&shared)).jitter(Jitter::seeded(7));
+    let mut policy = RetryPolicy::new(config, Arc::clone(&shared)).jitter(Jitter::from_seed(7));
     if budget {
         let budget = RetryBudget::new(shared);
         while budget.withdraw() {}
@@ -179,7 +179,7 @@ async fn no_attempt_follows_that_is_not_noted() {
 #[tokio::test]
 async fn unknown_effects_are_repeated_only_when_idempotent() {
     fn may_have_acted() -> OrchError {
-        OperatorError::failed(Acted).into()
+        OperatorError::from_failure(Acted).into()
     }
     let seen = run(RetryConfig::default(), Call::default(), 1, may_have_acted, false).await;
     assert_eq!((seen.calls, seen.result.unwrap_err().retry()), (1, Retry::Backoff));
@@ -262,11 +262,11 @@ fn overrides_of_a_failure_are_heard() {
         (Facts::backoff("x.y", Effect::Unknown), true, Effect::None, true),
     ] {
         let error = Overridden { facts, is_retryable, effect };
-        let decision = policy.decide(&error, Tried::new(1, Duration::ZERO, false));
-        assert_eq!(matches!(decision, Decision::Again(_)), again, "{error:?}: {decision:?}");
-        let around = OperatorError::failed(error);
-        let decision = policy.decide(&around, Tried::new(1, Duration::ZERO, false));
-        assert_eq!(matches!(decision, Decision::Again(_)), again, "{around:?}: {decision:?}");
+        let decision = policy.decide(&error, RetryContext::new(1, Duration::ZERO, false));
+        assert_eq!(matches!(decision, RetryDecision::Again(_)), again, "{error:?}: {decision:?}");
+        let around = OperatorError::from_failure(error);
+        let decision = policy.decide(&around, RetryContext::new(1, Duration::ZERO, false));
+        assert_eq!(matches!(decision, RetryDecision::Again(_)), again, "{around:?}: {decision:?}");
     }
 }
 
@@ -275,12 +275,13 @@ fn overrides_of_a_failure_are_heard() {
 async fn the_layer_asks_is_retryable_first() {
     fn refused() -> OrchError {
         let facts = Facts::backoff("x.y", Effect::None);
-        OperatorError::failed(Overridden { facts, is_retryable: false, effect: Effect::None })
+        OperatorError::from_failure(Overridden { facts, is_retryable: false, effect: Effect::None })
             .into()
     }
     fn allowed() -> OrchError {
         let facts = Facts::never("x.y", Effect::None);
-        OperatorError::failed(Overridden { facts, is_retryable: true, effect: Effect::None }).into()
+        OperatorError::from_failure(Overridden { facts, is_retryable: true, effect: Effect::None })
+            .into()
     }
     let seen = run(RetryConfig::default(), Call::default(), 1, refused, false).await;
     assert_eq!((seen.calls, seen.result.is_ok()), (1, false));
@@ -309,7 +310,7 @@ async fn a_hint_never_shortens_the_backoff() {
         seen.delays
     }
     fn slow_down(hint: Duration) -> OrchError {
-        OperatorError::failed(ComeBack(hint)).into()
+        OperatorError::from_failure(ComeBack(hint)).into()
     }
     let backoff = waits(transient).await;
     assert!(backoff.iter().sum::<Duration>() > Duration::from_secs(3), "{backoff:?}");
@@ -393,20 +394,22 @@ fn fallback_only_where_it_may_help() {
         ),
     ];
     for (facts, is_idempotent, attempts, max_attempts, expected) in rows {
-        let mut tried = Tried::new(attempts, Duration::ZERO, is_idempotent);
+        let mut tried = RetryContext::new(attempts, Duration::ZERO, is_idempotent);
         tried.max_attempts = max_attempts;
         tried.has_next = true;
         let decision = policy.decide(&Stated(facts), tried);
         let said = match decision {
-            Decision::Again(_) => "again",
-            Decision::Beside => "beside",
-            Decision::Park(_) => "park",
-            Decision::Next { is_exhausted: true } => "next, exhausted",
-            Decision::Next { is_exhausted: false } => "next",
-            Decision::Stop { is_exhausted: true, is_limited: true } => "stop, exhausted, limited",
-            Decision::Stop { is_exhausted: true, is_limited: false } => "stop, exhausted",
-            Decision::Stop { is_exhausted: false, is_limited: true } => "stop, limited",
-            Decision::Stop { is_exhausted: false, is_limited: false } => "stop",
+            RetryDecision::Again(_) => "again",
+            RetryDecision::Beside => "beside",
+            RetryDecision::Park(_) => "park",
+            RetryDecision::Next { is_exhausted: true } => "next, exhausted",
+            RetryDecision::Next { is_exhausted: false } => "next",
+            RetryDecision::Stop { is_exhausted: true, is_limited: true } => {
+                "stop, exhausted, limited"
+            }
+            RetryDecision::Stop { is_exhausted: true, is_limited: false } => "stop, exhausted",
+            RetryDecision::Stop { is_exhausted: false, is_limited: true } => "stop, limited",
+            RetryDecision::Stop { is_exhausted: false, is_limited: false } => "stop",
         };
         assert_eq!(said, expected, "{facts:?} after {attempts}");
     }
@@ -437,19 +440,22 @@ fn long_hint_parks_within_its_limit() {
         (minutes(5), minutes(10), true, false),
         (Duration::from_secs(30), minutes(10), false, false),
     ] {
-        let mut tried = Tried::new(1, Duration::ZERO, true);
+        let mut tried = RetryContext::new(1, Duration::ZERO, true);
         (tried.max_park, tried.has_next) = (max_park, has_next);
         let busy = Stated(Facts::new("a", Retry::After(hint), Effect::None));
         let decision = policy.decide(&busy, tried);
-        assert_eq!(matches!(decision, Decision::Park(_)), parks, "{hint:?}: {decision:?}");
-        if let Decision::Park(wait) = decision {
+        assert_eq!(matches!(decision, RetryDecision::Park(_)), parks, "{hint:?}: {decision:?}");
+        if let RetryDecision::Park(wait) = decision {
             assert!(wait >= hint, "never earlier than asked");
         }
     }
-    let mut full = Tried::new(1, Duration::ZERO, true);
+    let mut full = RetryContext::new(1, Duration::ZERO, true);
     (full.max_park, full.max_attempts) = (minutes(10), Some(1));
     let busy = Stated(Facts::new("a", Retry::After(minutes(5)), Effect::None));
-    assert!(matches!(policy.decide(&busy, full), Decision::Stop { .. }), "nothing is left to try");
+    assert!(
+        matches!(policy.decide(&busy, full), RetryDecision::Stop { .. }),
+        "nothing is left to try"
+    );
 }
 
 fn policy() -> RetryPolicy {
@@ -462,8 +468,8 @@ fn longest_hint_is_waited_for() {
     for (hint, waits) in [(60_000, true), (60_001, false)] {
         let hint = Duration::from_millis(hint);
         let busy = Stated(Facts::new("a", Retry::After(hint), Effect::None));
-        let decision = policy().decide(&busy, Tried::new(1, Duration::ZERO, true));
-        assert_eq!(matches!(decision, Decision::Again(_)), waits, "{decision:?}");
+        let decision = policy().decide(&busy, RetryContext::new(1, Duration::ZERO, true));
+        assert_eq!(matches!(decision, RetryDecision::Again(_)), waits, "{decision:?}");
     }
 }
 
@@ -472,10 +478,10 @@ fn longest_hint_is_waited_for() {
 fn limit_of_a_request_is_named_alone() {
     let busy = Stated(Facts::new("a", Retry::Backoff, Effect::None));
     let stop = |attempts, max_attempts, has_next| {
-        let mut tried = Tried::new(attempts, Duration::ZERO, true);
+        let mut tried = RetryContext::new(attempts, Duration::ZERO, true);
         (tried.max_attempts, tried.has_next) = (max_attempts, has_next);
         match policy().decide(&busy, tried) {
-            Decision::Stop { is_exhausted, is_limited } => Some((is_exhausted, is_limited)),
+            RetryDecision::Stop { is_exhausted, is_limited } => Some((is_exhausted, is_limited)),
             _ => None,
         }
     };
@@ -491,10 +497,10 @@ fn limit_of_a_request_is_named_alone() {
 fn shorter_wait_of_two_endpoints_counts() {
     let wait = |here: u64, other: u64| {
         let hint = Retry::After(Duration::from_secs(here));
-        let mut tried = Tried::new(1, Duration::ZERO, true);
+        let mut tried = RetryContext::new(1, Duration::ZERO, true);
         tried.another_in = Some(Duration::from_secs(other));
         match policy().decide(&Stated(Facts::new("a", hint, Effect::None)), tried) {
-            Decision::Again(wait) => wait.as_secs(),
+            RetryDecision::Again(wait) => wait.as_secs(),
             other => panic!("{other:?}"),
         }
     };

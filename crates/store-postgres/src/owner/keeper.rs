@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::connect::Connect;
 use crate::fault::{self, Fault};
-use crate::lease::{Lease, boot_millis};
+use crate::lease::{OwnerLease, boot_millis};
 use crate::liveness::has_lock;
-use crate::rows::signed;
-use crate::text::stored;
+use crate::rows::to_i64;
+use crate::text::encode_text;
 
 /// Interval between checks of the lock's connection.
 const CHECK_EVERY: Duration = Duration::from_millis(150);
@@ -38,7 +38,7 @@ const BEGIN_RENEWAL: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 pub(super) struct Keeper {
     pub(super) id: Arc<str>,
     pub(super) lock: i64,
-    pub(super) lease: Arc<Lease>,
+    pub(super) lease: Arc<OwnerLease>,
     pub(super) claims: Claims,
     pub(super) connect: Connect,
 }
@@ -52,7 +52,7 @@ impl Keeper {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(self.keep(ready, stopped)),
-            Err(error) => drop(ready.send(Err(Fault::failed(error)))),
+            Err(error) => drop(ready.send(Err(Fault::from_other(error)))),
         }
     }
 
@@ -84,7 +84,7 @@ impl Keeper {
                 Ok(kept) => connection = kept,
                 Err(error) => {
                     self.lease.cut_off();
-                    tracing::warn!(error = %said(error), "the connection of the lease was lost");
+                    tracing::warn!(error = %into_plain_error(error), "the connection of the lease was lost");
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Keeper {
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
-        self.lease.renewed(sent_at);
+        self.lease.record_renewal(sent_at);
         Ok(connection)
     }
 
@@ -179,8 +179,8 @@ impl Keeper {
     /// Returns the time limit of an answer on the lock's connection.
     fn patience(&self) -> Duration {
         match self.connect.is_shared() {
-            true => self.lease.left(),
-            false => self.lease.left().min(ANSWERED_AFTER),
+            true => self.lease.time_left(),
+            false => self.lease.time_left().min(ANSWERED_AFTER),
         }
     }
 
@@ -212,7 +212,7 @@ impl Keeper {
             Some(lost) => {
                 // Before any action may start.
                 self.lose(&lost, &held);
-                self.lease.renewed(sent_at);
+                self.lease.record_renewal(sent_at);
             }
         }
         Ok(Some(connection))
@@ -235,7 +235,7 @@ impl Keeper {
         .execute(&mut *transaction)
         .await?;
         let (runs, epochs): (Vec<_>, Vec<_>) =
-            held.iter().map(|(run, epoch)| (stored(run.as_str()), signed(*epoch))).unzip();
+            held.iter().map(|(run, epoch)| (encode_text(run.as_str()), to_i64(*epoch))).unzip();
         let lost = sqlx::query_scalar(
             "SELECT held.run FROM unnest($1::text[], $2::bigint[]) AS held (run, epoch) \
              JOIN backstop.runs ON runs.run = held.run WHERE runs.epoch <> held.epoch",
@@ -253,7 +253,7 @@ impl Keeper {
         if lost.is_empty() {
             return;
         }
-        let is_lost = |run: &RunId| lost.iter().any(|lost| *lost == *stored(run.as_str()));
+        let is_lost = |run: &RunId| lost.iter().any(|lost| *lost == *encode_text(run.as_str()));
         let lost: Vec<_> = held.iter().filter(|(run, _)| is_lost(run)).cloned().collect();
         for (run, _) in &lost {
             tracing::warn!(%run, "another process has taken the run over");
@@ -281,7 +281,7 @@ impl Keeper {
         let (connection, is_ours) = tokio::select! {
             biased;
             joined = joining => joined?,
-            () = SystemClock.sleep(self.lease.left().min(CONNECTED_AFTER)) => {
+            () = SystemClock.sleep(self.lease.time_left().min(CONNECTED_AFTER)) => {
                 return Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
             }
         };
@@ -295,6 +295,6 @@ impl Keeper {
     }
 }
 
-fn said(error: sqlx::Error) -> BoxError {
-    fault::said(error)
+fn into_plain_error(error: sqlx::Error) -> BoxError {
+    fault::into_plain_error(error)
 }

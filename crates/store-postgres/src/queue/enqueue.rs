@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use backstop_event_log::{Bound, InvalidStartKey, StartKey};
+use backstop_event_log::{InvalidStartKey, KeyBinding, StartKey};
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
@@ -18,8 +18,8 @@ use super::error::QueueError;
 use super::values::{DEFAULT, millis};
 use crate::fault::Fault;
 use crate::start_keys;
-use crate::text::{column, stored};
-use crate::transact::Work;
+use crate::text::{column, encode_text};
+use crate::transact::TransactionWork;
 
 /// Maximum size of a task, in bytes of JSON.
 const MAX_TASK_BYTES: usize = 64 * 1024 * 1024;
@@ -133,7 +133,8 @@ impl Enqueue {
         let key = key.transpose()?;
         let (task, labels) = (Cow::Borrowed(&self.task), Cow::Borrowed(&self.labels));
         let task = StoredTask { task, labels };
-        let task = JsonText::of(&task).map_err(|error| invalid("task", &error))?.get().to_owned();
+        let task =
+            JsonText::from_value(&task).map_err(|error| invalid("task", &error))?.get().to_owned();
         if task.len() > MAX_TASK_BYTES {
             return Err(invalid("task", &format!("it has more than {MAX_TASK_BYTES} bytes")));
         }
@@ -190,7 +191,7 @@ pub struct Enqueued {
 pub(super) struct PutIn<'a>(pub(super) &'a NewEntry);
 
 #[async_trait]
-impl Work for PutIn<'_> {
+impl TransactionWork for PutIn<'_> {
     type Done = Enqueued;
     type Error = QueueError;
 
@@ -206,11 +207,11 @@ pub(super) async fn put(
     let run = match &entry.key {
         None => entry.run.clone(),
         Some(key) => match start_keys::bind(connection, key, &entry.run, entry.at).await? {
-            Bound::New => entry.run.clone(),
+            KeyBinding::New => entry.run.clone(),
             // The process that bound the key may have died before it started the run.
-            Bound::Earlier(run) => run,
-            Bound::Queued(run) | Bound::Removed(run) => {
-                return enqueued(connection, entry, run, false).await;
+            KeyBinding::Earlier(run) => run,
+            KeyBinding::Queued(run) | KeyBinding::Removed(run) => {
+                return read_enqueued(connection, entry, run, false).await;
             }
             // An unknown answer of the store starts nothing.
             _ => {
@@ -220,11 +221,11 @@ pub(super) async fn put(
         },
     };
     let is_new = insert(connection, entry, &run).await?;
-    enqueued(connection, entry, run, is_new).await
+    read_enqueued(connection, entry, run, is_new).await
 }
 
 /// Returns the run that was enqueued now or earlier.
-async fn enqueued(
+async fn read_enqueued(
     connection: &mut PgConnection,
     entry: &NewEntry,
     run: RunId,
@@ -233,7 +234,7 @@ async fn enqueued(
     let queue = match is_new {
         true => None,
         false => sqlx::query("SELECT queue FROM backstop.queue WHERE run = $1")
-            .bind(&*stored(run.as_str()))
+            .bind(&*encode_text(run.as_str()))
             .fetch_optional(connection)
             .await
             .and_then(|row| row.map(|row| column(&row, "queue")).transpose())
@@ -255,13 +256,13 @@ async fn insert(
          WHERE NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
          AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1) ON CONFLICT (run) DO NOTHING",
     )
-    .bind(&*stored(run.as_str()))
-    .bind(&*stored(&entry.queue))
-    .bind(&*stored(&entry.agent))
-    .bind(&*stored(entry.session.as_str()))
+    .bind(&*encode_text(run.as_str()))
+    .bind(&*encode_text(&entry.queue))
+    .bind(&*encode_text(&entry.agent))
+    .bind(&*encode_text(entry.session.as_str()))
     .bind(millis(entry.not_before))
     .bind(millis(entry.at))
-    .bind(&*stored(&entry.task))
+    .bind(&*encode_text(&entry.task))
     .execute(connection)
     .await
     .map_err(Fault::from)?;

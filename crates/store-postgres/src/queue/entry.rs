@@ -32,14 +32,14 @@ pub enum QueueState {
 /// The reason why a run cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct StartRefusal {
     /// Code of the failure.
     pub code: String,
     /// Message of the failure.
     pub message: String,
 }
 
-impl Refusal {
+impl StartRefusal {
     /// Creates a refusal.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
@@ -67,17 +67,18 @@ pub struct QueueEntry {
     /// The process that runs it.
     pub process: Option<String>,
     /// The reason why it cannot be started.
-    pub refused: Option<Refusal>,
+    pub refused: Option<StartRefusal>,
 }
 
 impl QueueEntry {
-    pub(super) fn of(row: &PgRow) -> Result<Self, LogError> {
+    pub(super) fn from_row(row: &PgRow) -> Result<Self, LogError> {
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);
         let owner = optional(row, "owner").map_err(Fault::from)?;
         // An unreadable reason is shown as a refusal too.
-        let unreadable = |error: LogError| Refusal::new(code::LOG_UNREADABLE, error.to_string());
+        let unreadable =
+            |error: LogError| StartRefusal::new(code::LOG_UNREADABLE, error.to_string());
         let refused = optional(row, "refused").map_err(Fault::from)?;
-        let refused = refused.map(|text| read::<Refusal>(&text).unwrap_or_else(unreadable));
+        let refused = refused.map(|text| read::<StartRefusal>(&text).unwrap_or_else(unreadable));
         let recorded: Option<String> = row.try_get("state").map_err(Fault::from)?;
         let state = match (recorded.as_deref(), &refused, &owner) {
             (Some("waiting_approval"), ..) => QueueState::WaitingApproval,

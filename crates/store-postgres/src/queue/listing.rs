@@ -3,8 +3,8 @@ use backstop_event_log::LogError;
 use super::entry::QueueEntry;
 use super::values::count;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::text::encode_text;
 
 /// Filter of runs in the queue.
 #[derive(Debug, Clone, Default)]
@@ -39,17 +39,20 @@ impl QueueFilter {
 }
 
 /// Lists runs of the queue that have not ended.
-pub(super) async fn list(pool: &Pool, filter: &QueueFilter) -> Result<Vec<QueueEntry>, LogError> {
+pub(super) async fn list(
+    pool: &ConnectionPool,
+    filter: &QueueFilter,
+) -> Result<Vec<QueueEntry>, LogError> {
     let rows = sqlx::query(
         "SELECT queue.run, queue.queue, queue.agent, queue.session, not_before, queued_at, queue.owner, refused, \
          runs.state FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
          WHERE runs.ended_at IS NULL AND ($1::text IS NULL OR queue.queue = $1) \
          ORDER BY queue.number LIMIT $2",
     )
-    .bind(filter.queue.as_deref().map(|queue| stored(queue).into_owned()))
+    .bind(filter.queue.as_deref().map(|queue| encode_text(queue).into_owned()))
     .bind(filter.limit.map(count))
     .fetch_all(&mut *pool.lend().await?)
     .await
     .map_err(Fault::from)?;
-    rows.iter().map(QueueEntry::of).collect()
+    rows.iter().map(QueueEntry::from_row).collect()
 }

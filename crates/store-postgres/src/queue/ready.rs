@@ -14,8 +14,8 @@ use super::values::millis;
 use super::worker_row::WorkerRow;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::{state_of, summary_of};
+use crate::pool::ConnectionPool;
+use crate::rows::{decode_state, decode_summary};
 use crate::text::column;
 
 /// Maximum wait of a search for a process that may be dead: the next search is not sooner.
@@ -72,14 +72,14 @@ impl<'a> Look<'a> {
 
     /// Sets the runs to skip.
     #[must_use]
-    pub const fn paused(mut self, runs: &'a [&'a str]) -> Self {
+    pub const fn with_paused(mut self, runs: &'a [&'a str]) -> Self {
         self.paused = runs;
         self
     }
 
     /// Sets whether parked runs are examined.
     #[must_use]
-    pub const fn parked(mut self, are_looked_at: bool) -> Self {
+    pub const fn with_parked(mut self, are_looked_at: bool) -> Self {
         self.parked = are_looked_at;
         self
     }
@@ -124,8 +124,8 @@ pub(super) async fn ready(
 
 /// Returns whether a run is not parked, or is due. A run with an unreadable summary is tried.
 fn is_due(row: &PgRow, now: Timestamp) -> bool {
-    let parked = || summary_of(row).ok().and_then(|summary| summary.parked);
-    !matches!(state_of(row), Ok(RunState::Parked))
+    let parked = || decode_summary(row).ok().and_then(|summary| summary.parked);
+    !matches!(decode_state(row), Ok(RunState::Parked))
         || parked().is_none_or(|(_, until)| millis(until) <= millis(now))
 }
 
@@ -149,7 +149,7 @@ async fn dead(database: &Database) -> Result<Vec<String>, LogError> {
 
 /// Reads the ids of owners.
 async fn ask(
-    pool: &Pool,
+    pool: &ConnectionPool,
     query: sqlx::query::QueryScalar<'_, sqlx::Postgres, String, sqlx::postgres::PgArguments>,
 ) -> Result<HashSet<String>, LogError> {
     let names = query.fetch_all(&mut *pool.lend().await?).await.map_err(Fault::from)?;
@@ -157,7 +157,7 @@ async fn ask(
 }
 
 /// Returns entries of dead processes to the queue; those with a record are resumed from it.
-async fn free_queue(pool: &Pool, dead: &[String]) -> Result<(), LogError> {
+async fn free_queue(pool: &ConnectionPool, dead: &[String]) -> Result<(), LogError> {
     if dead.is_empty() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
+use crate::pool::ConnectionPool;
 use crate::runs::SEGMENTS;
 use crate::text::{column, optional};
 
@@ -46,7 +46,7 @@ const STRANDED: &str = "SELECT runs.run, runs.agent, runs.digest, runs.started_a
         WHERE agents.name = runs.agent AND (agents.digest = '' OR agents.digest = runs.digest)) \
     ORDER BY runs.id";
 
-pub(super) async fn stranded(pool: &Pool) -> Result<Vec<StrandedRun>, LogError> {
+pub(super) async fn list_stranded(pool: &ConnectionPool) -> Result<Vec<StrandedRun>, LogError> {
     let rows = sqlx::query(STRANDED)
         .bind(SEGMENTS)
         .fetch_all(&mut *pool.lend().await?)

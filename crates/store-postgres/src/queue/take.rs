@@ -11,11 +11,11 @@ use layer0::{Timestamp, code};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
-use super::entry::{Refusal, StoredTask, read};
+use super::entry::{StartRefusal, StoredTask, read};
 use super::values::{count, millis};
 use crate::fault::Fault;
-use crate::text::{column, stored};
-use crate::transact::Work;
+use crate::text::{column, encode_text};
+use crate::transact::TransactionWork;
 
 /// A queue to take runs from, with the maximum number of its running runs in all processes together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl QueueLimit {
 /// A run that was taken to be started.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Taken {
+pub struct TakenRun {
     /// Id of the run.
     pub run: RunId,
     /// Name of the agent.
@@ -57,8 +57,8 @@ pub struct Taken {
     pub labels: BTreeMap<String, String>,
 }
 
-impl Taken {
-    fn of(row: &PgRow) -> Result<Self, LogError> {
+impl TakenRun {
+    fn from_row(row: &PgRow) -> Result<Self, LogError> {
         let text = |name| column(row, name).map_err(Fault::from);
         let stored: StoredTask<'_> = read(&text("task")?)?;
         Ok(Self {
@@ -106,11 +106,11 @@ const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     WHERE taken.number = next.number RETURNING taken.*";
 
 #[async_trait]
-impl Work for TakeQueued<'_> {
-    type Done = Vec<Taken>;
+impl TransactionWork for TakeQueued<'_> {
+    type Done = Vec<TakenRun>;
     type Error = LogError;
 
-    async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<Taken>, LogError> {
+    async fn perform(&self, connection: &mut PgConnection) -> Result<Vec<TakenRun>, LogError> {
         let mut open = self.open_queues(connection).await?;
         let (mut taken, mut left) = (Vec::new(), self.most);
         // Each queue gets its share, and unused shares are divided among the others.
@@ -174,10 +174,10 @@ impl TakeQueued<'_> {
         connection: &mut PgConnection,
         queue: &str,
         most: usize,
-    ) -> Result<(usize, Vec<Taken>), LogError> {
+    ) -> Result<(usize, Vec<TakenRun>), LogError> {
         let mut rows = sqlx::query(TAKE)
             .bind(self.owner)
-            .bind(&*stored(queue))
+            .bind(&*encode_text(queue))
             .bind(millis(self.now))
             .bind(self.agents)
             .bind(count(most))
@@ -189,7 +189,7 @@ impl TakeQueued<'_> {
         rows.sort_by_key(|row| (number(row, "not_before"), number(row, "number")));
         let mut taken = Vec::new();
         for row in &rows {
-            match Taken::of(row) {
+            match TakenRun::from_row(row) {
                 Ok(one) => taken.push(one),
                 Err(error) => refuse_unreadable(connection, row, &error).await?,
             }
@@ -204,13 +204,13 @@ async fn refuse_unreadable(
     row: &PgRow,
     error: &LogError,
 ) -> Result<(), LogError> {
-    let refusal = Refusal::new(code::LOG_UNREADABLE, Chain(error).to_string());
+    let refusal = StartRefusal::new(code::LOG_UNREADABLE, Chain(error).to_string());
     let refusal =
         serde_json::to_string(&refusal).map_err(|error| LogError::Failed(error.into()))?;
     let number: i64 = row.try_get("number").map_err(Fault::from)?;
     sqlx::query("UPDATE backstop.queue SET owner = NULL, refused = $2 WHERE number = $1")
         .bind(number)
-        .bind(&*stored(&refusal))
+        .bind(&*encode_text(&refusal))
         .execute(connection)
         .await
         .map_err(Fault::from)?;
@@ -220,7 +220,7 @@ async fn refuse_unreadable(
 /// Counts the running runs of a queue; none is added until the transaction ends.
 async fn at_work(connection: &mut PgConnection, queue: &str) -> Result<usize, LogError> {
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('backstop queue ' || $1, 0))")
-        .bind(&*stored(queue))
+        .bind(&*encode_text(queue))
         .execute(&mut *connection)
         .await
         .map_err(Fault::from)?;
@@ -228,7 +228,7 @@ async fn at_work(connection: &mut PgConnection, queue: &str) -> Result<usize, Lo
         "SELECT count(*) FROM backstop.queue LEFT JOIN backstop.runs ON runs.run = queue.run \
          WHERE queue.queue = $1 AND queue.owner IS NOT NULL AND runs.ended_at IS NULL",
     )
-    .bind(&*stored(queue))
+    .bind(&*encode_text(queue))
     .fetch_one(connection)
     .await
     .map_err(Fault::from)?;
@@ -243,12 +243,12 @@ pub(super) struct TakeAgain<'a> {
 }
 
 #[async_trait]
-impl Work for TakeAgain<'_> {
+impl TransactionWork for TakeAgain<'_> {
     type Done = bool;
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<bool, LogError> {
-        let run = stored(self.run.as_str());
+        let run = encode_text(self.run.as_str());
         let row = sqlx::query("SELECT queue, owner FROM backstop.queue WHERE run = $1")
             .bind(&*run)
             .fetch_optional(&mut *connection)
@@ -284,12 +284,12 @@ pub(super) struct GiveBack<'a> {
 }
 
 #[async_trait]
-impl Work for GiveBack<'_> {
+impl TransactionWork for GiveBack<'_> {
     type Done = ();
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<(), LogError> {
-        let run = stored(self.run.as_str());
+        let run = encode_text(self.run.as_str());
         for statement in [
             "DELETE FROM backstop.queue USING backstop.runs WHERE queue.run = $1 AND queue.owner = $2 \
              AND runs.run = $1 AND runs.ended_at IS NOT NULL",

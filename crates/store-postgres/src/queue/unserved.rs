@@ -6,9 +6,9 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::rows::unsigned;
-use crate::text::{column, optional, stored};
+use crate::pool::ConnectionPool;
+use crate::rows::to_u64;
+use crate::text::{column, encode_text, optional};
 
 /// Waiting runs of a queue that no live worker takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,14 +42,14 @@ const UNSERVED: &str = "WITH live AS MATERIALIZED (SELECT workers.queues, worker
     FROM unserved GROUP BY queue, agent ORDER BY queue, agent";
 
 /// Returns the runs that wait for no live worker; or whether a run of one queue and agent would.
-pub(super) async fn unserved(
-    pool: &Pool,
+pub(super) async fn list_unserved(
+    pool: &ConnectionPool,
     of: Option<(&str, &str)>,
 ) -> Result<Vec<UnservedQueue>, LogError> {
     let (queue, agent) = of.unzip();
     let rows = sqlx::query(UNSERVED)
-        .bind(queue.map(|queue| stored(queue).into_owned()))
-        .bind(agent.map(|agent| stored(agent).into_owned()))
+        .bind(queue.map(|queue| encode_text(queue).into_owned()))
+        .bind(agent.map(|agent| encode_text(agent).into_owned()))
         .fetch_all(&mut *pool.lend().await?)
         .await
         .map_err(Fault::from)?;
@@ -57,7 +57,7 @@ pub(super) async fn unserved(
 }
 
 fn read(row: &PgRow) -> Result<UnservedQueue, LogError> {
-    let count = |name| row.try_get(name).map(unsigned).map_err(Fault::from);
+    let count = |name| row.try_get(name).map(to_u64).map_err(Fault::from);
     Ok(UnservedQueue {
         queue: column(row, "queue").map_err(Fault::from)?,
         agent: optional(row, "agent").map_err(Fault::from)?,

@@ -3,8 +3,8 @@ use layer0::Timestamp;
 
 use super::values::millis;
 use crate::fault::Fault;
-use crate::pool::Pool;
-use crate::text::stored;
+use crate::pool::ConnectionPool;
+use crate::text::encode_text;
 
 /// The capabilities of a worker: agents by name and digest, and the queues that it takes runs from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,11 +33,11 @@ impl WorkerRow {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.agents.iter().map(|(name, _)| stored(name).into_owned()).collect()
+        self.agents.iter().map(|(name, _)| encode_text(name).into_owned()).collect()
     }
 
     pub(super) fn queue_names(&self) -> Vec<String> {
-        self.queues.iter().map(|queue| stored(queue).into_owned()).collect()
+        self.queues.iter().map(|queue| encode_text(queue).into_owned()).collect()
     }
 
     /// Returns the digests; empty ones, which match any, if the worker adopts.
@@ -50,7 +50,7 @@ impl WorkerRow {
 }
 
 pub(super) async fn announce(
-    pool: &Pool,
+    pool: &ConnectionPool,
     owner: &str,
     worker: &WorkerRow,
     now: Timestamp,

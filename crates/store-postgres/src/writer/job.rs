@@ -25,7 +25,7 @@ pub(super) struct Queued {
 }
 
 /// The parts of the database that the writer uses.
-pub(crate) struct Setup {
+pub(crate) struct WriterSetup {
     pub(crate) connect: Connect,
     pub(crate) patience: Duration,
     pub(crate) claims: Claims,

@@ -11,8 +11,8 @@ use layer0::id::RunId;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use super::job::{Job, Queued, Setup};
-use crate::append::{self, Append, Refused};
+use super::job::{Job, Queued, WriterSetup};
+use crate::append::{self, Append, AppendRefusal};
 use crate::claims;
 use crate::connect::Connect;
 use crate::fault::Fault;
@@ -31,7 +31,7 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The task that appends to some of the runs.
 pub(super) struct Lane {
-    setup: Arc<Setup>,
+    setup: Arc<WriterSetup>,
     connection: Option<PgConnection>,
     commits: Arc<AtomicU64>,
     /// The last acknowledged event of each run that is written to.
@@ -39,13 +39,13 @@ pub(super) struct Lane {
 }
 
 /// An append without an answer.
-struct Waiting {
+struct QueuedAppend {
     append: Box<Append>,
     answer: oneshot::Sender<Result<(), LogError>>,
 }
 
 impl Lane {
-    pub(super) fn new(setup: Arc<Setup>, commits: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(setup: Arc<WriterSetup>, commits: Arc<AtomicU64>) -> Self {
         Self { setup, connection: None, commits, acknowledged: HashMap::new() }
     }
 
@@ -66,7 +66,7 @@ impl Lane {
             for Queued { job, _permit } in std::mem::replace(&mut queued, rest) {
                 permits.push(_permit);
                 match job {
-                    Job::Append(append, answer) => appends.push(Waiting { append, answer }),
+                    Job::Append(append, answer) => appends.push(QueuedAppend { append, answer }),
                     Job::Release(run, epoch) => {
                         self.acknowledged.remove(&run);
                         releases.push((run, epoch));
@@ -97,7 +97,7 @@ impl Lane {
 
     /// Writes appends in one transaction. After a conflict with another transaction or an error of the server, all are
     /// retried together; if a single append is the cause, each is written alone.
-    async fn write(&mut self, appends: Vec<Waiting>) {
+    async fn write(&mut self, appends: Vec<QueuedAppend>) {
         if appends.is_empty() {
             return;
         }
@@ -139,18 +139,18 @@ impl Lane {
     }
 
     /// Refuses the appends whose claims are lost.
-    async fn without_lost(&self, appends: Vec<Waiting>) -> Vec<Waiting> {
+    async fn without_lost(&self, appends: Vec<QueuedAppend>) -> Vec<QueuedAppend> {
         // Checks whether the lease has ended.
-        let _ = self.setup.owner.known().await;
-        let is_lost = |waiting: &Waiting| self.setup.claims.is_lost(waiting.append.run());
+        let _ = self.setup.owner.get_live().await;
+        let is_lost = |waiting: &QueuedAppend| self.setup.claims.is_lost(waiting.append.run());
         let (lost, left): (Vec<_>, Vec<_>) = appends.into_iter().partition(is_lost);
-        for Waiting { append, answer } in lost {
+        for QueuedAppend { append, answer } in lost {
             let _ = answer.send(Err(LogError::LeaseEnded(append.run().clone())));
         }
         left
     }
 
-    async fn connected(&mut self) -> Result<&mut PgConnection, LogError> {
+    async fn ensure_connection(&mut self) -> Result<&mut PgConnection, LogError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.setup.connect.connect().await.map_err(Fault::from)?,
@@ -158,7 +158,10 @@ impl Lane {
         Ok(self.connection.insert(connection))
     }
 
-    async fn transact(&mut self, waiting: &[Waiting]) -> Result<Vec<Option<Refused>>, LogError> {
+    async fn transact(
+        &mut self,
+        waiting: &[QueuedAppend],
+    ) -> Result<Vec<Option<AppendRefusal>>, LogError> {
         let appends: Vec<&Append> = waiting.iter().map(|waiting| &*waiting.append).collect();
         let begins = appends.iter().any(|append| append.begins());
         let owner = match begins {
@@ -166,12 +169,15 @@ impl Lane {
             false => "".into(),
         };
         let connect = self.setup.connect.clone();
-        let connection = self.connected().await?;
+        let connection = self.ensure_connection().await?;
         let refused = match appends.iter().any(|append| append.needs_more()) {
             // One statement, which is its own transaction.
             false => {
                 let moved = write_rows(&connect, connection, &appends).await?;
-                moved.into_iter().map(|moved| (!moved).then_some(Refused::NotAtItsEnd)).collect()
+                moved
+                    .into_iter()
+                    .map(|moved| (!moved).then_some(AppendRefusal::NotAtItsEnd))
+                    .collect()
             }
             true => {
                 let transaction = connect.begin(connection, append::BEGIN).await;
@@ -186,11 +192,11 @@ impl Lane {
     }
 
     /// Answers the appends that were written although their answer was lost, and those that can no longer be written.
-    async fn settle(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), LogError> {
-        let heads = self.heads_of(waiting).await?;
+    async fn settle(&mut self, waiting: &mut Vec<QueuedAppend>) -> Result<(), LogError> {
+        let heads = self.read_heads(waiting).await?;
         let mut left = Vec::new();
         let mut has_events = false;
-        for Waiting { append, answer } in waiting.drain(..) {
+        for QueuedAppend { append, answer } in waiting.drain(..) {
             let head = heads.iter().find(|(run, _)| run == append.run()).map(|(_, head)| head);
             let (last_seq, hash) = append.head();
             match head {
@@ -202,9 +208,9 @@ impl Lane {
                     let _ = answer.send(Ok(()));
                 }
                 // Unchanged.
-                None if append.begins() => left.push(Waiting { append, answer }),
+                None if append.begins() => left.push(QueuedAppend { append, answer }),
                 Some(head) if head.last_seq == append.before() && !append.begins() => {
-                    left.push(Waiting { append, answer });
+                    left.push(QueuedAppend { append, answer });
                 }
                 head => drop(answer.send(Err(self.refusal(&append, head)))),
             }
@@ -218,22 +224,22 @@ impl Lane {
 
     async fn answer(
         &mut self,
-        waiting: Vec<Waiting>,
-        refused: Vec<Option<Refused>>,
+        waiting: Vec<QueuedAppend>,
+        refused: Vec<Option<AppendRefusal>>,
         was_lost: bool,
     ) {
         let mut has_events = false;
         let mut late = Vec::new();
-        for (Waiting { append, answer }, refused) in waiting.into_iter().zip(refused) {
+        for (QueuedAppend { append, answer }, refused) in waiting.into_iter().zip(refused) {
             match refused {
                 None => {
                     has_events |= !append.is_empty();
                     self.acknowledge(&append);
                     let _ = answer.send(Ok(()));
                 }
-                Some(Refused::By(error)) => drop(answer.send(Err(error))),
+                Some(AppendRefusal::By(error)) => drop(answer.send(Err(error))),
                 // A statement in flight when the connection was lost may have been written just before.
-                Some(Refused::NotAtItsEnd) => late.push(Waiting { append, answer }),
+                Some(AppendRefusal::NotAtItsEnd) => late.push(QueuedAppend { append, answer }),
             }
         }
         if has_events {
@@ -249,20 +255,20 @@ impl Lane {
         if let Err(error) = asked {
             return answer_all(late, &error);
         }
-        let heads = self.heads_of(&late).await.unwrap_or_default();
-        for Waiting { append, answer } in late {
+        let heads = self.read_heads(&late).await.unwrap_or_default();
+        for QueuedAppend { append, answer } in late {
             let head = heads.iter().find(|(run, _)| run == append.run()).map(|(_, head)| head);
             let _ = answer.send(Err(self.refusal(&append, head)));
         }
     }
 
-    async fn heads_of(
+    async fn read_heads(
         &mut self,
-        waiting: &[Waiting],
-    ) -> Result<Vec<(RunId, append::Head)>, LogError> {
+        waiting: &[QueuedAppend],
+    ) -> Result<Vec<(RunId, append::RunHead)>, LogError> {
         let runs: Vec<RunId> = waiting.iter().map(|waiting| waiting.append.run().clone()).collect();
         let connect = self.setup.connect.clone();
-        let connection = self.connected().await?;
+        let connection = self.ensure_connection().await?;
         let transaction = connect.begin(connection, "BEGIN").await;
         let mut transaction = transaction.map_err(Fault::from)?;
         let heads = append::heads(&mut transaction, runs.iter()).await?;
@@ -271,7 +277,7 @@ impl Lane {
     }
 
     /// Writes each append in its own transaction, so that a refused one affects no other.
-    async fn write_alone(&mut self, mut waiting: Vec<Waiting>, error: LogError) {
+    async fn write_alone(&mut self, mut waiting: Vec<QueuedAppend>, error: LogError) {
         if let [_] = &waiting[..] {
             let one = waiting.remove(0);
             let _ = one.answer.send(Err(error));
@@ -287,12 +293,12 @@ impl Lane {
         if runs.is_empty() {
             return;
         }
-        let Some((owner, _)) = self.setup.owner.known().await else { return };
+        let Some((owner, _)) = self.setup.owner.get_live().await else { return };
         let connect = self.setup.connect.clone();
         let until = SystemClock.monotonic() + self.setup.patience;
         let mut wait = WAIT;
         loop {
-            let freed = match self.connected().await {
+            let freed = match self.ensure_connection().await {
                 Ok(connection) => free(&connect, connection, runs, &owner).await,
                 Err(error) => Err(error),
             };
@@ -311,7 +317,7 @@ impl Lane {
 
     fn acknowledge(&mut self, append: &Append) {
         if append.frees() {
-            self.setup.claims.ended(append.run());
+            self.setup.claims.mark_released(append.run());
             self.acknowledged.remove(append.run());
         } else {
             self.acknowledged.insert(append.run().clone(), append.head().0);
@@ -320,7 +326,7 @@ impl Lane {
 
     /// Returns the error of a refused append: its run does not end where it begins, has a newer claim, or even ends
     /// before an acknowledged event.
-    fn refusal(&self, append: &Append, head: Option<&append::Head>) -> LogError {
+    fn refusal(&self, append: &Append, head: Option<&append::RunHead>) -> LogError {
         let known = self.acknowledged.get(append.run()).copied().unwrap_or(0);
         match head.map_or(0, |head| head.last_seq) < known {
             true => LogError::Lost(append.run().clone()),
@@ -380,9 +386,9 @@ fn together(queued: &[Queued]) -> usize {
 }
 
 /// Answers appends that all failed with the same error.
-fn answer_all(waiting: Vec<Waiting>, error: &LogError) {
+fn answer_all(waiting: Vec<QueuedAppend>, error: &LogError) {
     let said = layer0::failure::Chain(error).to_string();
-    for Waiting { answer, .. } in waiting {
+    for QueuedAppend { answer, .. } in waiting {
         let why = said.clone().into();
         let _ = answer.send(Err(match error {
             LogError::Locked(_) => LogError::Locked(why),

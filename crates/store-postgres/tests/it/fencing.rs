@@ -335,7 +335,7 @@ async fn renewal_loses_what_others_claimed() {
     let mut sql = connection(&url).await;
     let taken = "UPDATE backstop.runs SET epoch = epoch + 1, owner = 'other' WHERE run = 'run_1'";
     sqlx::raw_sql(taken).execute(&mut sql).await.unwrap();
-    lost.lease().unwrap().ended().await;
+    lost.lease().unwrap().wait_for_end().await;
     assert!(!lost.lease().unwrap().may_start());
     until("the other one may act", async || kept.lease().unwrap().may_start()).await;
     drop((lost, kept));

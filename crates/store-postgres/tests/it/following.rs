@@ -110,7 +110,7 @@ async fn an_inbox_hears_of_another_process() {
     let log: Arc<dyn EventLog> = Arc::new(one.log());
     let writer = begin(&log, "run_1", "s").await;
     let mut watch = log.watch_inbox(&"run_1".into());
-    watch.changed().await;
+    watch.wait_for_change().await;
     for text in ["told of", "not told of"] {
         if text == "not told of" {
             let kill = format!(
@@ -126,7 +126,7 @@ async fn an_inbox_hears_of_another_process() {
         loop {
             let waited = SystemClock.sleep(Duration::from_secs(30));
             tokio::select! {
-                () = watch.changed() => {}
+                () = watch.wait_for_change() => {}
                 () = waited => panic!("nothing was heard of: {text}"),
             }
             let inbox = log.inbox(&"run_1".into()).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Bound, EventLog, StartKey, StartKeys};
+use backstop_event_log::{EventLog, KeyBinding, StartKey, StartKeys};
 use backstop_retention::{RemoveError, plan_forget};
 use backstop_store_postgres::{Database, Enqueue, QueueFilter};
 use layer0::operator::Task;
@@ -17,7 +17,7 @@ fn request() -> Enqueue {
 }
 
 /// Binds the key of the request for a run, as another process does before it starts the run.
-async fn bind(database: &Database, run: &str) -> Bound {
+async fn bind(database: &Database, run: &str) -> KeyBinding {
     let key = StartKey::new("demo", "mail-1", &Task::text("go"), None, &BTreeMap::new()).unwrap();
     database.log().bind(&key, &run.into(), SystemClock.now()).await.unwrap()
 }
@@ -32,13 +32,13 @@ async fn queued(database: &Database) -> Vec<String> {
 async fn lost_run_of_a_key_is_queued() {
     let server = server!();
     let database = fresh(server).await;
-    assert_eq!(bind(&database, "run_lost").await, Bound::New);
+    assert_eq!(bind(&database, "run_lost").await, KeyBinding::New);
     for is_new in [true, false] {
         let put = database.queue().enqueue(&request()).await.unwrap();
         assert_eq!((put.run.as_str(), put.is_new), ("run_lost", is_new));
     }
     assert_eq!(queued(&database).await, ["run_lost"]);
-    assert_eq!(bind(&database, "run_other").await, Bound::Queued("run_lost".into()));
+    assert_eq!(bind(&database, "run_other").await, KeyBinding::Queued("run_lost".into()));
     database.close().await;
 }
 
@@ -93,7 +93,7 @@ async fn removed_run_of_a_key_stays_removed() {
             _ => drop(database.forget_session(&"s".into(), "ann", false, at(9)).await),
         }
         assert!(database.log().summary(&"run_1".into()).await.unwrap().is_none(), "{way}");
-        assert_eq!(bind(&database, "run_2").await, Bound::Removed("run_1".into()), "{way}");
+        assert_eq!(bind(&database, "run_2").await, KeyBinding::Removed("run_1".into()), "{way}");
         let put = database.queue().enqueue(&request()).await.unwrap();
         assert_eq!((put.run.as_str(), put.is_new), ("run_1", false), "{way}");
         assert!(queued(&database).await.is_empty(), "{way}");

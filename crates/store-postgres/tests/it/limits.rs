@@ -88,7 +88,7 @@ async fn long_call_ids_are_kept() {
     let settle = |call: &str| InboxRequest::Settle {
         run: "run_1".into(),
         call: call.into(),
-        settlement: Settlement::happened("ann"),
+        settlement: Settlement::call_happened("ann"),
     };
     assert!(!log.send(settle(&long), "ann", at(1)).await.unwrap(), "it is recorded");
     assert!(log.send(settle(&long[1..]), "ann", at(1)).await.unwrap());

@@ -25,7 +25,7 @@ async fn an_error_kept_after_its_reference_is_listed() {
     let server = server!();
     let (here, elsewhere) = (fresh(server).await, fresh(server).await);
     let stored = elsewhere.errors().store(error("s-1", "run_1", "boom")).await.unwrap();
-    let record = elsewhere.errors().find(&stored.id).await.unwrap().found().unwrap();
+    let record = elsewhere.errors().find(&stored.id).await.unwrap().into_item().unwrap();
 
     let log: Arc<dyn EventLog> = Arc::new(here.log());
     let mut copy = RunWriter::new(log, "run_copy".into());

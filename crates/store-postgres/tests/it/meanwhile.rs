@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, Lookup};
-use backstop_event_log::{Bound, EventLog, LogError, RunFilter, RunWriter, StartKey, StartKeys};
+use backstop_event_log::{
+    EventLog, KeyBinding, LogError, RunFilter, RunWriter, StartKey, StartKeys,
+};
 use backstop_retention::{RemoveError, StoreRetention};
 use backstop_store_postgres::{Database, Enqueue, Options, QueueLimit};
 use backstop_testkit::contract::{RemovalStore, removals};
@@ -83,7 +85,7 @@ async fn a_clock_that_is_ahead_removes_nothing() {
     let key = StartKey::new("demo", "mail-7", &Task::text("pay"), None, &Default::default());
     let key = key.unwrap();
     let bind = async || sound.log().bind(&key, &"run_1".into(), now).await.unwrap();
-    assert_eq!(bind().await, Bound::New);
+    assert_eq!(bind().await, KeyBinding::New);
     let year = ms + 366 * DAY;
     ahead.errors().store(error_at(year, "b", "run_9", "sql", "boom")).await.unwrap();
     let pruned = ahead.prune_runs(Duration::from_secs(24 * 60 * 60), &[], at(year)).await;
@@ -93,7 +95,7 @@ async fn a_clock_that_is_ahead_removes_nothing() {
         let found = sound.errors().find(&text.id).await.unwrap();
         assert!(matches!(found, Lookup::Found(_)), "{found:?}");
     }
-    assert_eq!(bind().await, Bound::Earlier("run_1".into()));
+    assert_eq!(bind().await, KeyBinding::Earlier("run_1".into()));
 }
 
 /// Spec: D1. What the first event says of labels is erased with it.

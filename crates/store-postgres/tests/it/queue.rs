@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_event_log::EventLog;
 use backstop_store_postgres::{
-    Database, Enqueue, Options, QueueLimit, Refusal, UnservedQueue, WorkerRow,
+    Database, Enqueue, Options, QueueLimit, StartRefusal, UnservedQueue, WorkerRow,
 };
 use layer0::Timestamp;
 use layer0::failure::Failure;
@@ -89,7 +89,7 @@ async fn queues_in_opposite_order_never_deadlock() {
 }
 
 async fn unserved(database: &Database) -> Vec<(String, Option<String>, u64, u64)> {
-    let unserved = database.queue().unserved().await.unwrap();
+    let unserved = database.queue().list_unserved().await.unwrap();
     let told = |it: UnservedQueue| (it.queue, it.agent, it.runs, it.workers);
     unserved.into_iter().map(told).collect()
 }
@@ -128,7 +128,7 @@ async fn waiting_runs_of_no_worker_are_unserved() {
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let _writer = begin(&log, put[3].as_str(), "s").await;
     queue.take(&[QueueLimit::new("mail")], &["demo"], 1, &[]).await.unwrap();
-    queue.refuse(&put[0], &Refusal::new("input.invalid", "no")).await.unwrap();
+    queue.refuse(&put[0], &StartRefusal::new("input.invalid", "no")).await.unwrap();
     assert_eq!(unserved(&database).await, left[..1]);
     process.close().await;
     assert_eq!(unserved(&database).await, [of("mail", None, 2, 0)], "the worker is gone");

@@ -92,7 +92,7 @@ async fn a_repeat_keeps_what_another_run_stored() {
     append_at(&mut first, 0, vec![started("s-1"), finished()]).await;
     let removed = database.delete_run(&"run_1".into()).await.unwrap();
     assert_eq!(removed.errors, 0, "the other run refers to it");
-    assert!(database.errors().find(&stored.id).await.unwrap().found().is_some());
+    assert!(database.errors().find(&stored.id).await.unwrap().into_item().is_some());
 }
 
 /// Spec: S10. No transaction takes more than a small batch away.

@@ -182,7 +182,7 @@ async fn one_of_two_people_settles_a_call() {
         let request = InboxRequest::Settle { run: "run_1".into(), call: "c1".into(), settlement };
         tokio::spawn(async move { log.send(request, "x", at(1)).await })
     };
-    let first = settle(&one, Settlement::happened("ada"));
+    let first = settle(&one, Settlement::call_happened("ada"));
     let second = settle(&two, Settlement::did_not("bob"));
     let mut looking = connection(&url).await;
     until("both wait", async || {

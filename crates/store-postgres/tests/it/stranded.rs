@@ -20,7 +20,7 @@ async fn leave(url: &str, run: &str) {
 }
 
 async fn stranded(database: &Database) -> Vec<String> {
-    let stranded = database.queue().stranded().await.unwrap();
+    let stranded = database.queue().list_stranded().await.unwrap();
     stranded.iter().map(|one| one.run.to_string()).collect()
 }
 
@@ -40,7 +40,7 @@ async fn runs_are_stranded_where_workers_were_announced() {
 
     let process = open(&url).await;
     process.queue().announce(&worker("another")).await.unwrap();
-    let found = database.queue().stranded().await.unwrap().remove(0);
+    let found = database.queue().list_stranded().await.unwrap().remove(0);
     assert_eq!((found.run.as_str(), &*found.agent), ("run_1", "demo"));
     assert_eq!(found.digest.as_deref(), Some("d"));
     assert_eq!((found.started_at, found.since), (at(0), at(1)), "since its last event");
@@ -66,7 +66,7 @@ async fn adopted_run_is_of_its_new_definition() {
     process.close().await;
     let process = open(&url).await;
     process.queue().announce(&worker("d")).await.unwrap();
-    let found = database.queue().stranded().await.unwrap().remove(0);
+    let found = database.queue().list_stranded().await.unwrap().remove(0);
     assert_eq!((found.run.as_str(), found.digest.as_deref()), ("run_1", Some("d2")));
     process.queue().announce(&worker("d2")).await.unwrap();
     assert!(stranded(&database).await.is_empty());

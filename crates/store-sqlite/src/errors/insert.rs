@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use backstop_error_store::{NewError, StoreError, Stored, error_id};
+use backstop_error_store::{NewError, StoreError, StoredError, error_id};
 use layer0::id::ErrorId;
 use sqlx::{Row, SqliteConnection};
 
 use crate::job_error::JobError;
-use crate::many::{MAX_ROWS, Many, Values};
+use crate::many::{MAX_ROWS, Many, RowValues};
 
 /// Maximum number of draws for a free id; with 2^24 ids a second, even a second draw is rare.
 const ID_TRIES: usize = 16;
@@ -25,7 +25,7 @@ impl Insert {
         Ok(Self { error, fingerprint, id })
     }
 
-    fn bind(values: &mut Values, insert: &&Self) {
+    fn bind(values: &mut RowValues, insert: &&Self) {
         let Self { error, fingerprint, id } = insert;
         let origin = error.origin();
         values
@@ -38,7 +38,7 @@ impl Insert {
             .put(error.code().map(|code| &**code))
             .put(fingerprint)
             .put(origin.at.as_millis())
-            .put(signed(error.raw().len()))
+            .put(len_to_i64(error.raw().len()))
             .put(i64::try_from(error.chars_kept()).unwrap_or(i64::MAX))
             .put(&error.summary().text)
             .put(&**error.raw());
@@ -59,7 +59,7 @@ static INSERT: Many = Many::new(
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
     errors: &[&Insert],
-) -> Result<Vec<Stored>, JobError> {
+) -> Result<Vec<StoredError>, JobError> {
     let mut stored = Vec::with_capacity(errors.len());
     for errors in errors.chunks(MAX_ROWS) {
         let inserted = INSERT.execute(connection, errors, Insert::bind).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn write(
         for error in errors {
             let is_new = all_are_new || new.remove(error.id.as_str());
             stored.push(match is_new {
-                true => Stored::new(error.id.clone(), 1),
+                true => StoredError::new(error.id.clone(), 1),
                 false => count(connection, error).await?,
             });
         }
@@ -83,7 +83,10 @@ pub(crate) async fn write(
 }
 
 /// Stores an error that was left out, under another id or as another occurrence of an equal error.
-async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Stored, JobError> {
+async fn count(
+    connection: &mut SqliteConnection,
+    insert: &Insert,
+) -> Result<StoredError, JobError> {
     let Insert { error, fingerprint, id } = insert;
     let origin = error.origin();
     let mut id = id.clone();
@@ -105,7 +108,7 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
         .bind(error.code().map(|code| &**code))
         .bind(fingerprint)
         .bind(origin.at.as_millis())
-        .bind(signed(error.raw().len()))
+        .bind(len_to_i64(error.raw().len()))
         .bind(i64::try_from(error.chars_kept()).unwrap_or(i64::MAX))
         .bind(&error.summary().text)
         .bind(&**error.raw())
@@ -118,7 +121,7 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
                 refer(connection, origin.run.as_str(), &id).await?;
             }
             let occurrences = u64::try_from(occurrences).unwrap_or(1);
-            return Ok(Stored::new(id.into(), occurrences));
+            return Ok(StoredError::new(id.into(), occurrences));
         }
         id = error_id(origin.at).map_err(JobError::Store)?;
     }
@@ -134,6 +137,6 @@ async fn refer(connection: &mut SqliteConnection, run: &str, id: &str) -> Result
     Ok(())
 }
 
-pub(crate) fn signed(number: usize) -> i64 {
+pub(crate) fn len_to_i64(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -4,7 +4,7 @@ use backstop_error_store::{NewResult, Origin, StoreError, result_id};
 use layer0::id::ResultId;
 use sqlx::SqliteConnection;
 
-use crate::errors::signed;
+use crate::errors::len_to_i64;
 use crate::job_error::JobError;
 
 /// Maximum number of draws for a free id.
@@ -41,7 +41,7 @@ pub(super) async fn insert(
     .bind(origin.call_id.as_str())
     .bind(&*origin.tool)
     .bind(origin.at.as_millis())
-    .bind(signed(body.len()))
+    .bind(len_to_i64(body.len()))
     .bind(body)
     .execute(connection)
     .await?;

@@ -11,7 +11,7 @@ use layer0::state::{Added, StateAdd, StateWrite};
 use sqlx::SqliteConnection;
 
 use super::change::{Change, Changed, write};
-use super::row::versioned;
+use super::row::decode_versioned;
 use crate::chore::Chore;
 use crate::job_error::JobError;
 
@@ -75,7 +75,7 @@ impl Chore for Addition {
         .bind(self.now.as_millis())
         .fetch_optional(&mut *connection)
         .await?;
-        let stored = row.as_ref().map(versioned).transpose();
+        let stored = row.as_ref().map(decode_versioned).transpose();
         let outcome = match stored.and_then(|stored| self.add.over(stored.as_ref())) {
             Err(error) => Err(error),
             Ok(Err(found)) => Ok(Added::Refused(found)),

@@ -7,8 +7,8 @@ use layer0::Timestamp;
 use sqlx::{Row, SqliteConnection};
 
 use crate::job_error::JobError;
-use crate::many::{MAX_ROWS, Many, Values};
-use crate::rows::signed;
+use crate::many::{MAX_ROWS, Many, RowValues};
+use crate::rows::to_i64;
 
 /// A value to be written, with all that can be done before it is its turn.
 pub(crate) struct Change {
@@ -45,7 +45,7 @@ type Place<'a> = (&'a str, &'a str);
 
 /// What is stored in a place: the number of its row, and when it expires.
 #[derive(Clone, Copy)]
-struct Stored {
+struct StoredValue {
     number: u64,
     expires_at: Option<Timestamp>,
 }
@@ -93,20 +93,20 @@ async fn write_some(
     for change in changes {
         let (place, write) = (change.place(), &change.write);
         let found = stored.get(&place).copied();
-        let is_over = |stored: &Stored| stored.expires_at.is_some_and(|at| at <= write.at);
+        let is_over = |stored: &StoredValue| stored.expires_at.is_some_and(|at| at <= write.at);
         let version = found.filter(|stored| !is_over(stored)).map(|stored| stored.number);
         if !write.expected.allows(version) {
             changed.push(Changed::Refused(version));
             continue;
         }
-        if let Some(Stored { number, .. }) = found
+        if let Some(StoredValue { number, .. }) = found
             && !rows.contains_key(&place)
         {
             gone.insert(place, number);
         }
         last += 1;
         rows.insert(place, (last, change));
-        stored.insert(place, Stored { number: last, expires_at: write.expires_at });
+        stored.insert(place, StoredValue { number: last, expires_at: write.expires_at });
         changed.push(Changed::Written(last));
     }
     let gone: Vec<u64> = gone.into_values().collect();
@@ -126,12 +126,12 @@ async fn write_some(
 async fn read<'a>(
     connection: &mut SqliteConnection,
     changes: &[&'a Change],
-) -> Result<(BTreeMap<Place<'a>, Stored>, u64), JobError> {
+) -> Result<(BTreeMap<Place<'a>, StoredValue>, u64), JobError> {
     let mut places: Vec<Place<'a>> = changes.iter().map(|change| change.place()).collect();
     places.sort_unstable();
     places.dedup();
     let numbered: Vec<(i64, Place<'a>)> = (0..).zip(places.iter().copied()).collect();
-    let bind = |values: &mut Values, (index, (scope, key)): &(i64, Place<'a>)| {
+    let bind = |values: &mut RowValues, (index, (scope, key)): &(i64, Place<'a>)| {
         values.put(*index).put(*scope).put(*key);
     };
     let (mut stored, mut last) = (BTreeMap::new(), 0);
@@ -143,7 +143,7 @@ async fn read<'a>(
             Some(Some(place)) => {
                 let expires_at: Option<i64> = row.try_get("expires_at")?;
                 let expires_at = expires_at.map(Timestamp::from_millis);
-                stored.insert(*place, Stored { number, expires_at });
+                stored.insert(*place, StoredValue { number, expires_at });
             }
             Some(None) => {}
             None => last = number,
@@ -152,14 +152,14 @@ async fn read<'a>(
     Ok((stored, last))
 }
 
-fn bind_number(values: &mut Values, number: &u64) {
-    values.put(signed(*number));
+fn bind_number(values: &mut RowValues, number: &u64) {
+    values.put(to_i64(*number));
 }
 
-fn bind_row(values: &mut Values, (number, change): &(u64, &Change)) {
+fn bind_row(values: &mut RowValues, (number, change): &(u64, &Change)) {
     let Change { write, scope, .. } = change;
     values
-        .put(signed(*number))
+        .put(to_i64(*number))
         .put(scope.as_str())
         .put(write.key.as_str())
         .put(write.at.as_millis())
@@ -167,6 +167,6 @@ fn bind_row(values: &mut Values, (number, change): &(u64, &Change)) {
         .put(write.value.get());
 }
 
-fn bind_words(values: &mut Values, (number, change): &(u64, &Change)) {
-    values.put(signed(*number)).put(change.place.as_str()).put(change.words.as_str());
+fn bind_words(values: &mut RowValues, (number, change): &(u64, &Change)) {
+    values.put(to_i64(*number)).put(change.place.as_str()).put(change.words.as_str());
 }

@@ -11,14 +11,14 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::chore::Chore;
 use crate::job_error::JobError;
-use crate::rows::unsigned;
+use crate::rows::to_u64;
 use crate::writer::Writer;
 
 /// The version that was found when something else was expected; what a chore tells beside its number.
 #[derive(Clone, Default)]
-pub(super) struct Found(Arc<AtomicU64>);
+pub(super) struct FoundVersion(Arc<AtomicU64>);
 
-impl Found {
+impl FoundVersion {
     fn set(&self, version: Option<u64>) {
         self.0.store(version.unwrap_or(0), Ordering::SeqCst);
     }
@@ -34,7 +34,7 @@ pub(super) struct Delete {
     key: String,
     expected: Expected,
     now: Timestamp,
-    found: Found,
+    found: FoundVersion,
 }
 
 impl Delete {
@@ -43,8 +43,8 @@ impl Delete {
         key: &str,
         expected: Expected,
         now: Timestamp,
-    ) -> (Self, Found) {
-        let found = Found::default();
+    ) -> (Self, FoundVersion) {
+        let found = FoundVersion::default();
         let (scope, key) = (scope.to_string(), key.to_owned());
         (Self { scope, key, expected, now, found: found.clone() }, found)
     }
@@ -53,7 +53,7 @@ impl Delete {
 #[async_trait]
 impl Chore for Delete {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let is_stored = stored(connection, &self.scope, &self.key, self.now).await?;
+        let is_stored = find_stored(connection, &self.scope, &self.key, self.now).await?;
         let version = is_stored.filter(|(_, is_over)| !is_over).map(|(version, _)| version);
         self.found.set(version);
         if version.is_none() || !self.expected.allows(version) {
@@ -133,7 +133,7 @@ impl Chore for MergeWords {
             .bind(self.0)
             .execute(&mut *connection)
             .await?;
-        Ok(unsigned(total_changes(connection).await? - before))
+        Ok(to_u64(total_changes(connection).await? - before))
     }
 }
 
@@ -159,7 +159,7 @@ impl Chore for ExpireState {
 }
 
 /// What is stored under a key: the number of its row, and whether it has expired.
-async fn stored(
+async fn find_stored(
     connection: &mut SqliteConnection,
     scope: &str,
     key: &str,

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::fault::Fault;
 
 /// Reads a value from its row.
-pub(super) fn versioned(row: &SqliteRow) -> Result<Versioned, StateError> {
+pub(super) fn decode_versioned(row: &SqliteRow) -> Result<Versioned, StateError> {
     let number: i64 = row.try_get("number").map_err(unreadable)?;
     let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
     let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;

@@ -259,14 +259,14 @@ async fn an_inbox_is_watched_across_handles() {
     let (here, there) = (open(&folder.file()).await, open(&folder.file()).await);
     write_run(&log_of(&here), "run_1", "s", 1).await;
     let mut watch = here.log().watch_inbox(&"run_1".into());
-    watch.changed().await;
+    watch.wait_for_change().await;
     for _ in 0..2 {
         let input = InboxRequest::Input { run: "run_1".into(), text: "go on".into() };
         assert!(there.log().send(input, "ops", at(2)).await.unwrap());
-        watch.changed().await;
+        watch.wait_for_change().await;
     }
     // A run that could not read the pending request is notified again.
-    watch.changed().await;
+    watch.wait_for_change().await;
 }
 
 /// Writes events to a run, the first of which starts it.
@@ -411,9 +411,9 @@ fn inbox_is_watched_after_a_runtime_ended() {
         let there = open(&folder.file()).await;
         write_run(&log_of(&here), "run_1", "s", 1).await;
         let mut watch = here.log().watch_inbox(&"run_1".into());
-        watch.changed().await;
+        watch.wait_for_change().await;
         let input = InboxRequest::Input { run: "run_1".into(), text: "go on".into() };
         assert!(there.log().send(input, "ops", at(2)).await.unwrap());
-        watch.changed().await;
+        watch.wait_for_change().await;
     });
 }

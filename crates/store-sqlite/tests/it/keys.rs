@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backstop_event_log::{Bound, StartKey, StartKeys};
+use backstop_event_log::{KeyBinding, StartKey, StartKeys};
 use backstop_store_sqlite::Database;
 use layer0::operator::Task;
 
 use crate::removal::{DAY, over};
 use crate::{at, started};
 
-async fn bind(database: &Database, key: &str, run: &str) -> Bound {
+async fn bind(database: &Database, key: &str, run: &str) -> KeyBinding {
     let key = StartKey::new("demo", key, &Task::text("go"), None, &BTreeMap::new()).unwrap();
     database.log().bind(&key, &run.into(), at(0)).await.unwrap()
 }
@@ -31,8 +31,12 @@ async fn removed_run_of_a_key_stays_removed() {
             _ => database.forget_session(&"s".into(), "ann", false, at(9)).await.unwrap().removed,
         };
         assert_eq!(removed.runs, ["run_1".into()], "{way}");
-        assert_eq!(bind(&database, "old", "run_3").await, Bound::Removed("run_1".into()), "{way}");
-        let kept = Bound::Earlier("run_2".into());
+        assert_eq!(
+            bind(&database, "old", "run_3").await,
+            KeyBinding::Removed("run_1".into()),
+            "{way}"
+        );
+        let kept = KeyBinding::Earlier("run_2".into());
         assert_eq!(bind(&database, "other", "run_3").await, kept, "{way}");
     }
 }

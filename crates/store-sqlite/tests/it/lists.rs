@@ -33,7 +33,7 @@ async fn an_error_kept_after_its_reference_is_listed() {
     let [here, elsewhere] =
         [Database::in_memory().await.unwrap(), Database::in_memory().await.unwrap()];
     let stored = elsewhere.errors().store(error("s-1", "c", "boom")).await.unwrap();
-    let record = elsewhere.errors().find(&stored.id).await.unwrap().found().unwrap();
+    let record = elsewhere.errors().find(&stored.id).await.unwrap().into_item().unwrap();
 
     let log: Arc<dyn EventLog> = Arc::new(here.log());
     let mut copy = RunWriter::new(log, "run_copy".into());

@@ -227,10 +227,10 @@ async fn same_error_is_one_counted_row() {
     assert_ne!(other.id, first.id);
     assert_eq!(first.id.as_str().len(), 26);
 
-    let found = store.get(&"s-1".into(), &first.id).await.unwrap().found().unwrap();
+    let found = store.get(&"s-1".into(), &first.id).await.unwrap().into_item().unwrap();
     assert_eq!((found.occurrences(), found.call_id().as_str()), (2, "c1"));
     assert_eq!(backstop_error_store::readable(found.raw()), "boom '); DROP TABLE errors; --");
-    assert_eq!(store.get(&"s-2".into(), &first.id).await.unwrap().found(), None);
+    assert_eq!(store.get(&"s-2".into(), &first.id).await.unwrap().into_item(), None);
     let filter = ErrorFilter::new().tool("sql").limit(5);
     assert_eq!(store.list(filter).await.unwrap().len(), 2);
     assert!(store.list(ErrorFilter::new().tool("web")).await.unwrap().is_empty());

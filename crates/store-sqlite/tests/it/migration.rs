@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, ResultStore};
 use backstop_event_log::{
-    Batch, Bound, EventLog, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
+    Batch, EventLog, KeyBinding, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
     StartKey, StartKeys, read_events, verify_run,
 };
 use backstop_store_sqlite::Database;
@@ -304,7 +304,7 @@ async fn older_texts_go_with_their_runs() {
     assert_eq!(entry(of_run, pay).await, None);
     let key = StartKey::new("demo", "a private key", &Task::text("go"), None, &BTreeMap::new());
     let bound = database.log().bind(&key.unwrap(), &"run_2".into(), at(0)).await.unwrap();
-    assert_eq!(bound, Bound::Reused, "the key is known, of another input");
+    assert_eq!(bound, KeyBinding::Reused, "the key is known, of another input");
     database.close().await;
     let bytes = std::fs::read(folder.file()).unwrap();
     for text in ["a private answer", "an older answer", "a private key"] {

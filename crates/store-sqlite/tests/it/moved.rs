@@ -37,7 +37,7 @@ async fn moved_database_takes_no_append() {
     assert!(!lease.may_start(), "nothing later is acted on");
     let refused = append(&mut writer).await.unwrap_err();
     assert_eq!((refused.code(), refused.is_retryable()), ("store.lost", false));
-    lease.ended().await;
+    lease.wait_for_end().await;
     assert_eq!(lease.loss(&"run_1".into()).code(), "store.lost");
     // Refused data is not written later, nor are other runs.
     std::fs::rename(&elsewhere, folder.file()).unwrap();

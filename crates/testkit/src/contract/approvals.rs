@@ -59,7 +59,7 @@ fn granted(id: &str, call: &str) -> EventKind {
 
 fn denied(call: &str) -> EventKind {
     let reason = code::TOOL_APPROVAL_DENIED;
-    ToolResponded::refused(call.into(), "wipe".into(), reason, "Denied: no").into()
+    ToolResponded::refusal(call.into(), "wipe".into(), reason, "Denied: no").into()
 }
 
 /// A run that waits for the decision of these calls.
@@ -146,10 +146,10 @@ async fn a_decision_waits_in_the_inbox_of_its_run(log: Log) {
     let mut one = waiting(&log, "run_1", 50, &[("apr_1", "c1")]).await;
     let _two = waiting(&log, "run_2", 50, &[("apr_2", "c1")]).await;
     let mut watch = log.watch_inbox(&"run_1".into());
-    watch.changed().await;
+    watch.wait_for_change().await;
     let decision = Decision::approve("ops").because("it is a test");
     assert!(decide(&log, "apr_1", decision.clone()).await);
-    watch.changed().await;
+    watch.wait_for_change().await;
     let expected = InboxRequest::Decide { approval: "apr_1".into(), decision };
     assert_eq!(inbox(&log, "run_1").await, [expected], "as it was decided");
     assert!(inbox(&log, "run_2").await.is_empty(), "the same call id in another run is another");
@@ -171,7 +171,7 @@ async fn an_agreed_call_is_open_no_more(log: Log) {
 
 async fn a_denied_call_is_open_no_more(log: Log) {
     let mut writer = waiting(&log, "run_1", 50, &[("apr_1", "c1"), ("apr_2", "c2")]).await;
-    let other = ToolResponded::succeeded("c1", "read", json!({"result": "c1"}), 1);
+    let other = ToolResponded::success("c1", "read", json!({"result": "c1"}), 1);
     write(&mut writer, 52, [warning("c2"), denied("c2")]).await.expect("it is appended");
     assert_eq!(ids(&log).await, ["apr_1"]);
     assert!(!decide(&log, "apr_2", ops()).await);

@@ -7,8 +7,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use backstop_error_store::{
-    CountBy, ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention, Stored,
-    readable,
+    CountBy, ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention,
+    StoredError, readable,
 };
 use backstop_redact::Redactor;
 use futures_util::future::join_all;
@@ -71,7 +71,7 @@ fn error(session: &str, run: &str, tool: &str, second: i64, text: &str) -> NewEr
     NewError::new(origin, reason, Some("SQL_ERROR"), text, &Redactor::new())
 }
 
-async fn put(store: &Errors, session: &str, second: i64, text: &str) -> Stored {
+async fn put(store: &Errors, session: &str, second: i64, text: &str) -> StoredError {
     store.store(error(session, "run_1", "sql", second, text)).await.expect("it is stored")
 }
 
@@ -93,11 +93,11 @@ async fn keeps_an_error(store: Errors) {
     let json = "{\"b\": 1,  \"a\":\t[1.0, 2e3], \"message\": \"bad\"}";
     let new = error("s", "run_1", "sql", 0, json);
     let stored = store.store(new.clone()).await.expect("it is stored");
-    let found = get(&store, "s", &stored.id).await.found().expect("it is found");
+    let found = get(&store, "s", &stored.id).await.into_item().expect("it is found");
     assert_eq!(found, new.into_record(stored.id.clone()));
     assert_eq!(&**found.raw(), json, "byte for byte");
     let for_people = store.find(&stored.id).await.expect("it is read");
-    assert_eq!(for_people.found(), Some(found));
+    assert_eq!(for_people.into_item(), Some(found));
 }
 
 async fn is_its_sessions(store: Errors) {
@@ -105,7 +105,7 @@ async fn is_its_sessions(store: Errors) {
     assert_eq!(get(&store, "other", &stored.id).await, Lookup::Missing);
     assert_eq!(get(&store, "s", &"err_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
     let odd = put(&store, "s'; DROP TABLE errors; --", 1, "boom").await;
-    assert!(get(&store, "s'; DROP TABLE errors; --", &odd.id).await.found().is_some());
+    assert!(get(&store, "s'; DROP TABLE errors; --", &odd.id).await.into_item().is_some());
 }
 
 async fn counts_repeats(store: Errors) {
@@ -114,7 +114,7 @@ async fn counts_repeats(store: Errors) {
     assert_eq!((&again.id, first.occurrences, again.occurrences), (&first.id, 1, 2));
     // A late occurrence does not make the error older.
     put(&store, "s", 3, "boom").await;
-    let found = get(&store, "s", &first.id).await.found().expect("it is found");
+    let found = get(&store, "s", &first.id).await.into_item().expect("it is found");
     assert_eq!((found.occurrences(), found.at(), found.last_at()), (3, at(0), at(5)));
     assert_ne!(put(&store, "other", 6, "boom").await.id, first.id, "another session's is another");
     assert_ne!(put(&store, "s", 7, "bang").await.id, first.id);
@@ -204,7 +204,7 @@ async fn prunes_by_age(store: Errors) {
     assert!(store.find(&old.id).await.expect("it is read").is_expired());
     assert_eq!(get(&store, "other", &old.id).await, Lookup::Missing);
     for kept in [seen, edge] {
-        assert!(get(&store, "s", &kept.id).await.found().is_some());
+        assert!(get(&store, "s", &kept.id).await.into_item().is_some());
     }
 }
 
@@ -238,7 +238,7 @@ async fn keeps_what_is_held(store: Errors) {
     let free = put(&store, "free", 2, "b").await;
     let none = Retention::NONE.max_rows(0).max_age(Duration::from_secs(1));
     assert_eq!(prune(&store, none, 1_000).await.0, 1);
-    assert!(get(&store, "held", &held.id).await.found().is_some(), "a run of it is open");
+    assert!(get(&store, "held", &held.id).await.into_item().is_some(), "a run of it is open");
     assert_eq!(get(&store, "free", &free.id).await, Lookup::Expired);
     drop(hold);
     assert_eq!(prune(&store, none, 1_000).await.0, 0, "another run of it is open");
@@ -260,10 +260,10 @@ async fn keeps_copies(store: Errors) {
     let here = put(&store, "s", 1, "boom").await;
     let copy =
         error("s", "run_0", "sql", 0, "boom").into_record("err_20251231_000000_abcdef".into());
-    let copy = copy.seen(7, at(4), 0);
+    let copy = copy.with_occurrences(7, at(4), 0);
     store.keep(copy.clone()).await.expect("it is kept");
     store.keep(copy.clone()).await.expect("once is enough");
-    let found = get(&store, "s", copy.id()).await.found().expect("a record refers to it");
+    let found = get(&store, "s", copy.id()).await.into_item().expect("a record refers to it");
     assert_eq!((found.occurrences(), found.last_at()), (7, at(4)));
     assert_eq!(put(&store, "s", 5, "boom").await.id, here.id, "the one that was here is counted");
     assert_eq!(store.list(ErrorFilter::new()).await.expect("they are listed").len(), 2);
@@ -279,7 +279,7 @@ async fn keeps_what_expired(store: Errors) {
     assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
     let there = put(&store, "s", 1, "boom").await;
     store.keep_expired(&"s".into(), &there.id).await.expect("it is no error");
-    assert!(get(&store, "s", &there.id).await.found().is_some(), "what is there stays");
+    assert!(get(&store, "s", &there.id).await.into_item().is_some(), "what is there stays");
 }
 
 async fn counts(store: Errors) {
@@ -337,7 +337,7 @@ async fn keeps_any_text(store: Errors) {
     for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null"] {
         let new = error("s", "run_1", "sql", 0, text);
         let stored = store.store(new.clone()).await.expect("it is stored");
-        let found = get(&store, "s", &stored.id).await.found().expect("it is found");
+        let found = get(&store, "s", &stored.id).await.into_item().expect("it is found");
         assert_eq!(found.raw(), new.raw(), "{text:?}");
     }
 }
@@ -363,7 +363,7 @@ async fn stores_many_at_once(store: Errors) {
     });
     for (number, id) in join_all(stores).await.into_iter().enumerate() {
         let id = id.expect("it does not panic");
-        let found = get(&store, "s", &id).await.found().expect("it is found");
+        let found = get(&store, "s", &id).await.into_item().expect("it is found");
         assert_eq!(readable(found.raw()), format!("error {number}"), "each is found by its own id");
     }
 }
@@ -383,7 +383,8 @@ async fn stores_a_dropped_error_whole_or_not_at_all(store: Errors) {
             }
         }
         let again = put(&store, "s", 2, &text).await;
-        let found = get(&store, "s", &again.id).await.found().expect("what is counted is there");
+        let found =
+            get(&store, "s", &again.id).await.into_item().expect("what is counted is there");
         assert_eq!(readable(found.raw()), text);
         assert!(matches!(again.occurrences, 1 | 2), "seen {} times", again.occurrences);
         assert_eq!(found.occurrences(), again.occurrences);

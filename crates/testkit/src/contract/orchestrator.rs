@@ -63,7 +63,7 @@ impl Operator for Scripted {
     }
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        (self.run)(task, context).map(Answer::completed)
+        (self.run)(task, context).map(Answer::from_output)
     }
 }
 
@@ -228,7 +228,7 @@ impl Operator for Meets {
 
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.0.wait().await;
-        Ok(Answer::completed(json!("met")))
+        Ok(Answer::from_output(json!("met")))
     }
 }
 

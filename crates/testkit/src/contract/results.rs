@@ -130,7 +130,7 @@ async fn prunes_by_age(store: Results) {
     assert_eq!(prune(&store, retention, 100).await, (1, 3));
     assert_eq!(get(&store, "s", &old).await, Lookup::Expired, "never: not found");
     assert_eq!(get(&store, "other", &old).await, Lookup::Missing);
-    assert!(get(&store, "s", &edge).await.found().is_some());
+    assert!(get(&store, "s", &edge).await.into_item().is_some());
 }
 
 async fn prunes_the_oldest(store: Results) {
@@ -142,7 +142,7 @@ async fn prunes_the_oldest(store: Results) {
     assert_eq!(prune(&store, Retention::NONE.max_rows(1), 9).await, (2, 400));
     let mut left = Vec::new();
     for id in &ids {
-        left.push(get(&store, "s", id).await.found().is_some());
+        left.push(get(&store, "s", id).await.into_item().is_some());
     }
     assert_eq!(left, [false, false, false, true], "of one moment, the first stored goes");
 }
@@ -176,13 +176,13 @@ async fn keeps_what_expired(store: Results) {
     assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
     let there = put(&store, "s", 1, "whole").await;
     store.keep_expired(&"s".into(), &there).await.expect("it is no error");
-    assert!(get(&store, "s", &there).await.found().is_some(), "what is there stays");
+    assert!(get(&store, "s", &there).await.into_item().is_some(), "what is there stays");
 }
 
 async fn keeps_any_text(store: Results) {
     for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null", " x "] {
         let id = put(&store, "s", 0, text).await;
-        let found = get(&store, "s", &id).await.found().expect("it is found");
+        let found = get(&store, "s", &id).await.into_item().expect("it is found");
         assert_eq!(&*found.body, text);
     }
 }
@@ -194,7 +194,7 @@ async fn stores_many_at_once(store: Results) {
     });
     for (number, id) in join_all(puts).await.into_iter().enumerate() {
         let id = id.expect("it does not panic");
-        let found = get(&store, "s", &id).await.found().expect("it is found");
+        let found = get(&store, "s", &id).await.into_item().expect("it is found");
         assert_eq!(*found.body, format!("result {number}"), "each is found by its own id");
     }
 }
@@ -212,7 +212,7 @@ async fn stores_a_dropped_result_whole_or_not_at_all(store: Results) {
         }
     }
     let last = put(&store, "s", 9, "last").await;
-    assert!(get(&store, "s", &last).await.found().is_some());
+    assert!(get(&store, "s", &last).await.into_item().is_some());
     let (rows, bytes) = prune(&store, Retention::NONE.max_rows(0), 99).await;
     assert_eq!(bytes, (rows - 1) * 5 + 4, "{rows} results, each of them whole");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Bound, StartKey, StartKeys};
+use backstop_event_log::{KeyBinding, StartKey, StartKeys};
 use futures_util::future::join_all;
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -56,33 +56,33 @@ fn asked(operator: &str, key: &str, text: &str) -> StartKey {
     key.expect("a key that is good")
 }
 
-async fn bind(keys: &Keys, key: &StartKey, run: &str, at: Timestamp) -> Bound {
+async fn bind(keys: &Keys, key: &StartKey, run: &str, at: Timestamp) -> KeyBinding {
     keys.bind(key, &RunId::from(run), at).await.expect("the store answers")
 }
 
 async fn binds_a_new_key(keys: Keys) {
-    assert_eq!(bind(&keys, &asked("a", "k", "x"), "run_1", now()).await, Bound::New);
+    assert_eq!(bind(&keys, &asked("a", "k", "x"), "run_1", now()).await, KeyBinding::New);
 }
 
 async fn gives_the_first_run_again(keys: Keys) {
     let key = asked("a", "k", "x");
     bind(&keys, &key, "run_1", now()).await;
     for run in ["run_2", "run_3"] {
-        assert_eq!(bind(&keys, &key, run, now()).await, Bound::Earlier("run_1".into()));
+        assert_eq!(bind(&keys, &key, run, now()).await, KeyBinding::Earlier("run_1".into()));
     }
 }
 
 async fn refuses_another_input(keys: Keys) {
     bind(&keys, &asked("a", "k", "x"), "run_1", now()).await;
-    assert_eq!(bind(&keys, &asked("a", "k", "y"), "run_2", now()).await, Bound::Reused);
+    assert_eq!(bind(&keys, &asked("a", "k", "y"), "run_2", now()).await, KeyBinding::Reused);
     let again = bind(&keys, &asked("a", "k", "x"), "run_2", now()).await;
-    assert_eq!(again, Bound::Earlier("run_1".into()), "it stands for what it stood for");
+    assert_eq!(again, KeyBinding::Earlier("run_1".into()), "it stands for what it stood for");
 }
 
 async fn keeps_the_keys_of_operators_apart(keys: Keys) {
     bind(&keys, &asked("a", "k", "x"), "run_1", now()).await;
-    assert_eq!(bind(&keys, &asked("b", "k", "y"), "run_2", now()).await, Bound::New);
-    assert_eq!(bind(&keys, &asked("a", "k2", "y"), "run_3", now()).await, Bound::New);
+    assert_eq!(bind(&keys, &asked("b", "k", "y"), "run_2", now()).await, KeyBinding::New);
+    assert_eq!(bind(&keys, &asked("a", "k2", "y"), "run_3", now()).await, KeyBinding::New);
 }
 
 async fn binds_for_one_of_many(keys: Keys) {
@@ -92,9 +92,9 @@ async fn binds_for_one_of_many(keys: Keys) {
         async move { (number, bind(keys, key, &format!("run_{number}"), now()).await) }
     });
     let bound = join_all(asking).await;
-    let new: Vec<_> = bound.iter().filter(|(_, bound)| *bound == Bound::New).collect();
+    let new: Vec<_> = bound.iter().filter(|(_, bound)| *bound == KeyBinding::New).collect();
     let [(first, _)] = new[..] else { panic!("one is new: {bound:?}") };
-    let first = Bound::Earlier(format!("run_{first}").into());
+    let first = KeyBinding::Earlier(format!("run_{first}").into());
     assert_eq!(bound.iter().filter(|(_, bound)| *bound == first).count(), 15, "{bound:?}");
 }
 
@@ -103,7 +103,7 @@ async fn keeps_a_key_for_a_day(keys: Keys) {
     bind(&keys, &key, "run_1", now()).await;
     let later = now().after(DAY - Duration::from_secs(60));
     bind(&keys, &asked("a", "other", "x"), "run_2", later).await;
-    assert_eq!(bind(&keys, &key, "run_3", later).await, Bound::Earlier("run_1".into()));
+    assert_eq!(bind(&keys, &key, "run_3", later).await, KeyBinding::Earlier("run_1".into()));
 }
 
 async fn forgets_a_key_without_a_run(keys: Keys) {
@@ -113,8 +113,8 @@ async fn forgets_a_key_without_a_run(keys: Keys) {
     for hour in 0..500 {
         let later = now().after(2 * DAY + Duration::from_secs(hour * 60 * 60));
         match bind(&keys, &key, "run_2", later).await {
-            Bound::New => return,
-            bound => assert_eq!(bound, Bound::Earlier("run_1".into())),
+            KeyBinding::New => return,
+            bound => assert_eq!(bound, KeyBinding::Earlier("run_1".into())),
         }
         SystemClock.sleep(Duration::from_millis(10)).await;
     }
@@ -125,7 +125,11 @@ async fn keeps_any_text(keys: Keys) {
     for (number, text) in ["a\0b", "ключ", "'; DROP TABLE runs; --", "\u{7f}"].iter().enumerate()
     {
         let (key, run) = (asked("a", text, text), format!("run_{number}"));
-        assert_eq!(bind(&keys, &key, &run, now()).await, Bound::New, "{text:?}");
-        assert_eq!(bind(&keys, &key, "run_x", now()).await, Bound::Earlier(run.into()), "{text:?}");
+        assert_eq!(bind(&keys, &key, &run, now()).await, KeyBinding::New, "{text:?}");
+        assert_eq!(
+            bind(&keys, &key, "run_x", now()).await,
+            KeyBinding::Earlier(run.into()),
+            "{text:?}"
+        );
     }
 }

@@ -455,7 +455,7 @@ async fn refuses_what_is_too_large(held: Held) {
 
 async fn refuses_what_is_too_deep(held: Held) {
     let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
-    let deep = JsonText::of(&deep).expect("a record holds it");
+    let deep = JsonText::from_value(&deep).expect("a record holds it");
     let error = held.try_put("k", deep, Expected::Any).await.expect_err("it could not be read");
     assert_eq!(error.code(), "state.serialization");
     assert_eq!(held.value("k").await, None);

@@ -108,7 +108,7 @@ async fn needs_the_same_for_the_same_call(sample: ToolSample) {
 async fn names_what_is_denied(sample: ToolSample) {
     let admitted = sample.admitted();
     for need in admitted.needs().iter() {
-        let denied = sample.tool.denied(&admitted.arguments, need);
+        let denied = sample.tool.describe_denied_need(&admitted.arguments, need);
         assert!(!denied.trim().is_empty(), "a denial of `{need}` says nothing");
     }
     let declared = &sample.tool.spec().capabilities;

@@ -29,18 +29,18 @@ const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 /// The parts of a schema, each with the part of a value that it applies to. The first one is the whole schema.
 #[derive(Debug)]
 pub(super) struct Outline {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SchemaNode>,
 }
 
 /// A schema, with the indexes of the schemas that it leads to.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct SchemaNode {
     /// Schemas for the same value.
-    pub(super) in_place: Vec<Step>,
+    pub(super) in_place: Vec<SchemaStep>,
     /// Schemas for the property of a name.
     pub(super) named: Vec<(Box<str>, usize)>,
     /// Schemas for each item or property.
-    pub(super) each: Vec<Step>,
+    pub(super) each: Vec<SchemaStep>,
     /// Whether a reference leads to it.
     pub(super) is_target: bool,
     /// Whether it has a keyword for values that no other keyword covers.
@@ -55,7 +55,7 @@ pub(super) struct Part {
     pub(super) matching_names: u64,
 }
 
-impl Part {
+impl SchemaNode {
     pub(super) const fn is_plain(&self) -> bool {
         self.comparing == 0 && self.matching == 0 && self.matching_names == 0
     }
@@ -74,7 +74,7 @@ impl Part {
 
 /// A step from a schema to another one.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct SchemaStep {
     pub(super) to: usize,
     /// Whether the validator first tests the value for a fit, before it looks for errors.
     pub(super) is_asked: bool,
@@ -92,7 +92,7 @@ impl Outline {
         while let Some((index, schema)) = builder.open.pop() {
             let part = builder.outline(schema);
             let is_target = builder.parts[index].is_target;
-            builder.parts[index] = Part { is_target, ..part };
+            builder.parts[index] = SchemaNode { is_target, ..part };
         }
         Ok(Self { parts: builder.parts })
     }
@@ -106,7 +106,7 @@ struct Builder<'s> {
     named: Vec<&'s Value>,
     /// Targets of the references.
     references: HashMap<&'s str, Vec<usize>>,
-    parts: Vec<Part>,
+    parts: Vec<SchemaNode>,
     indexes: HashMap<*const Value, usize>,
     /// Parts still to be outlined.
     open: Vec<(usize, &'s Value)>,
@@ -138,21 +138,21 @@ impl<'s> Builder<'s> {
         let next = self.parts.len();
         let index = *self.indexes.entry(std::ptr::from_ref(schema)).or_insert(next);
         if index == next {
-            self.parts.push(Part::default());
+            self.parts.push(SchemaNode::default());
             self.open.push((index, schema));
         }
         index
     }
 
-    fn outline(&mut self, schema: &'s Value) -> Part {
-        let mut part = Part::default();
+    fn outline(&mut self, schema: &'s Value) -> SchemaNode {
+        let mut part = SchemaNode::default();
         let Value::Object(keywords) = schema else { return part };
         part.is_for_rest = UNEVALUATED.iter().any(|keyword| keywords.contains_key(*keyword));
         for (keyword, value) in keywords {
             match (keyword.as_str(), value) {
                 (reference, Value::String(target)) if REFERENCES.contains(&reference) => {
                     let targets = self.targets(target).into_iter();
-                    part.in_place.extend(targets.map(|to| Step { to, is_asked: false }));
+                    part.in_place.extend(targets.map(|to| SchemaStep { to, is_asked: false }));
                 }
                 ("allOf" | "then" | "else", _) => {
                     part.in_place.extend(self.steps(value, false));
@@ -197,19 +197,20 @@ impl<'s> Builder<'s> {
     }
 
     /// Returns steps to a schema, or to the schemas of a list.
-    fn steps(&mut self, value: &'s Value, is_asked: bool) -> Vec<Step> {
+    fn steps(&mut self, value: &'s Value, is_asked: bool) -> Vec<SchemaStep> {
         match value {
-            Value::Array(schemas) => {
-                schemas.iter().map(|schema| Step { to: self.part(schema), is_asked }).collect()
-            }
-            Value::Object(_) => vec![Step { to: self.part(value), is_asked }],
+            Value::Array(schemas) => schemas
+                .iter()
+                .map(|schema| SchemaStep { to: self.part(schema), is_asked })
+                .collect(),
+            Value::Object(_) => vec![SchemaStep { to: self.part(value), is_asked }],
             _ => Vec::new(),
         }
     }
 
-    fn values(&mut self, schemas: &'s Map<String, Value>) -> Vec<Step> {
+    fn values(&mut self, schemas: &'s Map<String, Value>) -> Vec<SchemaStep> {
         let steps = schemas.values().filter(|schema| schema.is_object());
-        steps.map(|schema| Step { to: self.part(schema), is_asked: false }).collect()
+        steps.map(|schema| SchemaStep { to: self.part(schema), is_asked: false }).collect()
     }
 
     /// Returns the parts that a reference may lead to.
@@ -217,7 +218,7 @@ impl<'s> Builder<'s> {
         if let Some(known) = self.references.get(reference) {
             return known.clone();
         }
-        let found = self.referred(reference);
+        let found = self.find_referred(reference);
         let targets: Vec<usize> = found.into_iter().map(|target| self.part(target)).collect();
         for target in &targets {
             self.parts[*target].is_target = true;
@@ -227,7 +228,7 @@ impl<'s> Builder<'s> {
     }
 
     /// Returns the schemas inside this one that a reference may lead to.
-    fn referred(&self, reference: &str) -> Vec<&'s Value> {
+    fn find_referred(&self, reference: &str) -> Vec<&'s Value> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let is_named = |schema: &Value, name: &str| {
             let names = NAMES.iter().filter_map(|keyword| schema.get(keyword)?.as_str());

@@ -33,8 +33,8 @@ impl Size {
     /// # Errors
     ///
     /// The reason that it is too large.
-    pub(super) fn of(outline: &Outline) -> Result<Self, String> {
-        Sizes { outline, known: HashMap::new(), path: Vec::new() }.of(0, true)
+    pub(super) fn measure(outline: &Outline) -> Result<Self, String> {
+        Sizes { outline, known: HashMap::new(), path: Vec::new() }.measure(0, true)
     }
 }
 
@@ -47,7 +47,7 @@ struct Sizes<'o> {
 }
 
 impl Sizes<'_> {
-    fn of(&mut self, index: usize, is_in_place: bool) -> Result<Size, String> {
+    fn measure(&mut self, index: usize, is_in_place: bool) -> Result<Size, String> {
         if let Some(start) = self.path.iter().position(|(known, _)| *known == index) {
             // The recursion ends with the value, unless it never leaves the same value.
             let is_endless = is_in_place
@@ -71,7 +71,7 @@ impl Sizes<'_> {
         let patterns = PATTERN.saturating_mul(part.patterns);
         let mut size = Size { schemas: 1 + patterns, ..Size::ONE };
         for (to, is_in_place) in in_place.chain(inside.map(|to| (to, false))) {
-            let found = self.of(to, is_in_place)?;
+            let found = self.measure(to, is_in_place)?;
             size.schemas = size.schemas.saturating_add(found.schemas);
             if is_in_place {
                 size.in_place = size.in_place.saturating_add(found.in_place);
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     fn size(schema: &Value) -> Result<Size, String> {
-        Size::of(&Outline::new(schema)?)
+        Size::measure(&Outline::new(schema)?)
     }
 
     fn check(schema: &Value) -> Result<(), String> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::outline::{Outline, Part, Step};
+use super::outline::{Outline, SchemaNode, SchemaStep};
 use super::size::Size;
 
 /// Maximum number of steps of a check.
@@ -44,8 +44,8 @@ impl Checks {
     /// The reason that the schema is too large.
     pub(super) fn new(schema: &Value) -> Result<Self, String> {
         let outline = Outline::new(schema)?;
-        let size = Size::of(&outline)?;
-        let is_bound = !size.recurs && outline.parts.iter().all(Part::is_plain);
+        let size = Size::measure(&outline)?;
+        let is_bound = !size.recurs && outline.parts.iter().all(SchemaNode::is_plain);
         Ok(Self { outline, bound: is_bound.then_some(size.schemas) })
     }
 
@@ -58,7 +58,7 @@ impl Checks {
         if self.bound.is_some_and(|bound| nodes(value).saturating_mul(bound) <= FEW_STEPS) {
             return Ok(Effort::Bounded);
         }
-        let mut steps = Steps { outline: &self.outline, taken: 0, known: HashMap::new() };
+        let mut steps = StepCounter { outline: &self.outline, taken: 0, known: HashMap::new() };
         let cost = steps.take(0, value, 0)?;
         Ok(if cost.errors <= MAX_ERROR_STEPS { Effort::Bounded } else { Effort::FitOnly })
     }
@@ -72,7 +72,7 @@ fn nodes(value: &Value) -> u64 {
     }
 }
 
-struct Steps<'o> {
+struct StepCounter<'o> {
     outline: &'o Outline,
     taken: u64,
     /// Known costs of referenced schemas, by schema and value.
@@ -96,7 +96,7 @@ impl Cost {
     }
 }
 
-impl Steps<'_> {
+impl StepCounter<'_> {
     fn take(&mut self, index: usize, value: &Value, depth: usize) -> Result<Cost, String> {
         let outline = self.outline;
         let part = &outline.parts[index];
@@ -114,7 +114,7 @@ impl Steps<'_> {
             return Ok(*known);
         }
         let mut cost = Cost { fit: own, errors: own };
-        for Step { to, is_asked } in &part.in_place {
+        for SchemaStep { to, is_asked } in &part.in_place {
             cost.add(self.take(*to, value, depth + 1)?, *is_asked);
         }
         if let Value::Object(fields) = value {
@@ -124,7 +124,7 @@ impl Steps<'_> {
                 }
             }
         }
-        for Step { to, is_asked } in &part.each {
+        for SchemaStep { to, is_asked } in &part.each {
             let mut inside = |value| -> Result<(), String> {
                 cost.add(self.take(*to, value, depth + 1)?, *is_asked);
                 Ok(())

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::outline::MAX_BACKTRACKS;
 use super::steps::{Checks, Effort, MAX_ERROR_STEPS};
-use super::{Misfit, SchemaError};
+use super::{SchemaError, SchemaViolation};
 
 /// Maximum number of reported problems.
 const MAX_PROBLEMS: usize = 5;
@@ -49,9 +49,10 @@ impl Validator {
     }
 
     /// Checks `value`, which messages call `whole`; returns the problems as `property expectation`, joined by `; `.
-    pub(super) fn check(&self, value: &Value, whole: &str) -> Result<(), Misfit> {
+    pub(super) fn check(&self, value: &Value, whole: &str) -> Result<(), SchemaViolation> {
         let Compiled { validator, checks } = &*self.0;
-        let effort = checks.count(value).map_err(|why| Misfit::unchecked(whole, why))?;
+        let effort =
+            checks.count(value).map_err(|why| SchemaViolation::for_unchecked(whole, why))?;
         if validator.is_valid(value) {
             return Ok(());
         }
@@ -60,14 +61,14 @@ impl Validator {
                 "{whole} does not satisfy its schema; to say where would take more than \
                  {MAX_ERROR_STEPS} steps"
             );
-            return Err(Misfit::differs(what));
+            return Err(SchemaViolation::differs(what));
         }
         let mut errors = validator.iter_errors(value);
         let problems: Vec<String> =
             errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error, whole)).collect();
         let more = errors.count();
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        Err(Misfit::differs(problems.join("; ") + &more))
+        Err(SchemaViolation::differs(problems.join("; ") + &more))
     }
 }
 
@@ -92,14 +93,15 @@ fn describe(error: &ValidationError<'_>, whole: &str) -> String {
         }
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names: Vec<String> = unexpected.iter().map(|name| inside(&bounded(name))).collect();
-            format!("{} is not a known property", bounded(&names.join(", ")))
+            let names: Vec<String> =
+                unexpected.iter().map(|name| inside(&truncate(name))).collect();
+            format!("{} is not a known property", truncate(&names.join(", ")))
         }
         ValidationErrorKind::Enum { options } => {
-            format!("{property} must be one of {}", bounded(&options.to_string()))
+            format!("{property} must be one of {}", truncate(&options.to_string()))
         }
         ValidationErrorKind::Constant { expected_value } => {
-            format!("{property} must be {}", bounded(&expected_value.to_string()))
+            format!("{property} must be {}", truncate(&expected_value.to_string()))
         }
         ValidationErrorKind::Minimum { limit } => format!("{property} must be at least {limit}"),
         ValidationErrorKind::Maximum { limit } => format!("{property} must be at most {limit}"),
@@ -122,7 +124,7 @@ fn describe(error: &ValidationError<'_>, whole: &str) -> String {
             format!("{property} must have at most {limit} items")
         }
         ValidationErrorKind::Pattern { pattern } => {
-            format!("{property} must match {}", bounded(pattern))
+            format!("{property} must match {}", truncate(pattern))
         }
         ValidationErrorKind::Format { format } => format!("{property} must be a valid {format}"),
         other => format!("{property} does not satisfy {}", other.keyword()),
@@ -141,7 +143,7 @@ fn property(pointer: &str) -> String {
             if !path.is_empty() {
                 path.push('.');
             }
-            path.push_str(&bounded(&part.replace("~1", "/").replace("~0", "~")));
+            path.push_str(&truncate(&part.replace("~1", "/").replace("~0", "~")));
         }
     }
     path
@@ -155,7 +157,7 @@ fn article(kind: &str) -> String {
     }
 }
 
-fn bounded(text: &str) -> String {
+fn truncate(text: &str) -> String {
     text.chars().take(MAX_VALUE_CHARS).collect()
 }
 

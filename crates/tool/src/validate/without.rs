@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Misfit, SchemaError};
+use super::{SchemaError, SchemaViolation};
 
 /// A type without values.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ impl Validator {
         Err(SchemaError(why.to_owned()))
     }
 
-    pub(super) fn check(&self, _: &Value, _: &str) -> Result<(), Misfit> {
+    pub(super) fn check(&self, _: &Value, _: &str) -> Result<(), SchemaViolation> {
         match *self {}
     }
 }

@@ -126,7 +126,7 @@ impl Tool for Payment {
 
     async fn probe(&self, _: &Arguments, _: &ToolContext) -> Result<Probe, ToolError> {
         let was_paid = self.bank.notes().iter().any(|(_, what)| *what == "begins");
-        Ok(if was_paid { Probe::happened(json!("paid")) } else { Probe::DidNot })
+        Ok(if was_paid { Probe::happened_with(json!("paid")) } else { Probe::DidNot })
     }
 }
 

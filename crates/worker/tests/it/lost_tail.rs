@@ -4,7 +4,7 @@ use backstop_event_log::{EventLog, RunState, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, ResumeRequest};
 use backstop_store_postgres::{Database, Look, Queue, QueueFilter, QueueLimit, WorkerRow};
-use backstop_worker::{RunReport, Worker, WorkerReport};
+use backstop_worker::{RunChange, Worker, WorkerReport};
 use layer0::Orchestrator;
 use layer0::event::EventKind;
 use layer0::failure::Failure;
@@ -50,7 +50,7 @@ impl Snapshot {
 async fn hindrance(reports: &mut Receiver<WorkerReport>) -> String {
     loop {
         let report = reports.recv().await.unwrap();
-        if let WorkerReport::Run(RunReport::PutOff { code, .. } | RunReport::Refused { code, .. }) =
+        if let WorkerReport::Run(RunChange::PutOff { code, .. } | RunChange::Refused { code, .. }) =
             report
         {
             return code;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::RunState;
 use backstop_store_postgres::QueueLimit;
-use backstop_worker::{RunReport, Worker, WorkerReport};
+use backstop_worker::{RunChange, Worker, WorkerReport};
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
@@ -71,13 +71,13 @@ async fn run_whose_task_panicked_is_given_back(place: Place) {
             () = SystemClock.sleep(Duration::from_secs(30)) => panic!("nothing more after {told:?}"),
         };
         match report {
-            WorkerReport::Run(RunReport::PutOff { code, message, .. }) => {
+            WorkerReport::Run(RunChange::PutOff { code, message, .. }) => {
                 told.push(format!("put off: {code}: {message}"));
             }
-            WorkerReport::Run(RunReport::Begun { run: begun, .. }) if begun == run => {
+            WorkerReport::Run(RunChange::Begun { run: begun, .. }) if begun == run => {
                 told.push("begun".to_owned());
             }
-            WorkerReport::Run(RunReport::Refused { message, .. }) => told.push(message),
+            WorkerReport::Run(RunChange::Refused { message, .. }) => told.push(message),
             other => panic!("{other:?}"),
         }
     }

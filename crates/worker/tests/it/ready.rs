@@ -49,8 +49,8 @@ async fn parked_runs_are_in_the_way_of_none(place: Place) {
     };
     assert_eq!(found(Look::new(10)).await, ["run_300", "run_301"]);
     assert_eq!(found(Look::new(1)).await, ["run_300"]);
-    assert_eq!(found(Look::new(10).paused(&["run_300"])).await, ["run_301"]);
-    assert_eq!(found(Look::new(10).parked(false)).await, ["run_301"]);
+    assert_eq!(found(Look::new(10).with_paused(&["run_300"])).await, ["run_301"]);
+    assert_eq!(found(Look::new(10).with_parked(false)).await, ["run_301"]);
 }
 
 /// Spec: J2w, A1. Nobody decides, and no process has the run when the time is over.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Decision, EventLog, RunState, agent_of, read_events};
+use backstop_event_log::{Decision, EventLog, RunState, current_agent, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, decide};
 use backstop_store_postgres::{Database, QueueFilter, QueueLimit, QueueState};
@@ -170,7 +170,7 @@ async fn another_definition_is_adopted_if_asked(place: Place) {
     };
     let worker = AtWork::start(Worker::builder(&changed).operator(agent("Otherwise.")));
     let stranded = until(async || {
-        let stranded = database.queue().stranded().await.unwrap();
+        let stranded = database.queue().list_stranded().await.unwrap();
         (!stranded.is_empty()).then_some(stranded)
     })
     .await;
@@ -188,10 +188,14 @@ async fn another_definition_is_adopted_if_asked(place: Place) {
     let worker = AtWork::start(Worker::builder(&adopting).operator(agent).adopt(true));
     is_in(&database, &run, RunState::Finished).await;
     let (_, events) = read_events(&database.log(), &run).await.unwrap();
-    assert_eq!(*agent_of(&events).unwrap().digest, *digest, "the record has the new definition");
+    assert_eq!(
+        *current_agent(&events).unwrap().digest,
+        *digest,
+        "the record has the new definition"
+    );
     let told = asked.all().remove(0).messages.messages()[0].clone();
     assert_eq!(*told, Message::system("Otherwise."));
-    assert!(database.queue().stranded().await.unwrap().is_empty());
+    assert!(database.queue().list_stranded().await.unwrap().is_empty());
     worker.stop().await;
 }
 

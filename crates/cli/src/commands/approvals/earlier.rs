@@ -35,7 +35,7 @@ impl EarlierDecision {
     ) -> Result<Option<Self>, LogError> {
         match waiting(log, id).await? {
             Some(found) => Ok(Some(found)),
-            None => recorded(log, id).await,
+            None => search_records(log, id).await,
         }
     }
 
@@ -80,7 +80,7 @@ async fn waiting(log: &dyn EventLog, id: &ApprovalId) -> Result<Option<EarlierDe
 }
 
 /// Searches the decisions in the records of all runs.
-async fn recorded(
+async fn search_records(
     log: &dyn EventLog,
     id: &ApprovalId,
 ) -> Result<Option<EarlierDecision>, LogError> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::store::Database;
+use crate::store::AnyDatabase;
 use backstop_event_log::{RunFilter, RunState, RunSummary, read_events};
 use backstop_react::{Agent, Budget, History, said_before, said_until};
 use layer0::event::EventKind;
@@ -10,16 +10,16 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::{Message, Transcript};
 
 use crate::exit::CliError;
-use crate::output::{self, counted, note};
-use crate::signals::Turns;
+use crate::output::{self, format_count, note};
+use crate::signals::ChatTurns;
 
 /// Number of earlier inputs in the history of the line editor.
 const EARLIER: u32 = 100;
 
-pub(super) struct Conversation {
+pub(super) struct ChatSession {
     pub(super) agent: Agent,
     pub(super) budget: Budget,
-    pub(super) database: Database,
+    pub(super) database: AnyDatabase,
     /// Whether the store outlives the command.
     pub(super) is_kept: bool,
     /// Flag that makes another command use the same store.
@@ -32,10 +32,10 @@ pub(super) struct Conversation {
     pub(super) taken: Vec<RunId>,
     /// History of earlier messages, for a new session.
     pub(super) said: Option<History>,
-    pub(super) turns: Turns,
+    pub(super) turns: ChatTurns,
 }
 
-impl Conversation {
+impl ChatSession {
     /// Returns the earlier inputs of the session, oldest first.
     pub(super) async fn earlier(&self) -> Result<Vec<String>, CliError> {
         let mut inputs = Vec::new();
@@ -65,7 +65,7 @@ impl Conversation {
         note(&match u64::try_from(turns) {
             Ok(0) => format!("session {session} is new: it has no turn yet"),
             turns => {
-                format!("session {session} has {}", counted(turns.unwrap_or(u64::MAX), "turn"))
+                format!("session {session} has {}", format_count(turns.unwrap_or(u64::MAX), "turn"))
             }
         });
         Ok(())
@@ -136,7 +136,8 @@ impl Conversation {
     pub(super) fn farewell(&self) {
         if let (Some(session), true) = (&self.session, self.is_kept) {
             let agent = self.path.to_string_lossy();
-            let (agent, id) = (output::quoted(&agent), output::quoted(session.as_str()));
+            let (agent, id) =
+                (output::quote_for_shell(&agent), output::quote_for_shell(session.as_str()));
             note("go on later:");
             let rest = format!("chat {agent} --session {id}{}", self.store_flag);
             note(&format!("  {}", output::command(&rest)));

@@ -2,12 +2,12 @@
 
 use backstop_error_store::{ErrorFilter, ErrorRecord};
 use backstop_event_log::{RunSummary, one_line};
-use backstop_react::priced;
+use backstop_react::add_cost;
 use layer0::usage::Usage;
 
-use super::conversation::Conversation;
+use super::conversation::ChatSession;
 use crate::exit::CliError;
-use crate::output::{self, counted, note};
+use crate::output::{self, format_count, note};
 
 /// Number of rows that a list shows.
 const ROWS: u32 = 50;
@@ -39,12 +39,12 @@ pub(super) enum Then {
 }
 
 impl<'a> Slash<'a> {
-    pub(super) fn of(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let line = line.trim();
         (line.starts_with('/') && !line.starts_with("//")).then_some(Self(line))
     }
 
-    pub(super) async fn perform(self, conversation: &mut Conversation) -> Result<Then, CliError> {
+    pub(super) async fn perform(self, conversation: &mut ChatSession) -> Result<Then, CliError> {
         match self.0 {
             "/help" => help()?,
             "/runs" => runs(&conversation.runs(ROWS).await?)?,
@@ -99,7 +99,7 @@ fn runs(runs: &[RunSummary]) -> Result<(), CliError> {
     output::table(&["RUN", "STATE", "OUTCOME", "STARTED", "TOKENS", "REASON"], &rows)
 }
 
-async fn errors(conversation: &Conversation) -> Result<(), CliError> {
+async fn errors(conversation: &ChatSession) -> Result<(), CliError> {
     let errors = match &conversation.session {
         Some(session) => {
             let filter = ErrorFilter::new().session(session.clone()).limit(ROWS);
@@ -124,18 +124,18 @@ async fn errors(conversation: &Conversation) -> Result<(), CliError> {
     output::table(&["ID", "TOOL", "REASON", "SEEN", "SUMMARY"], &rows)
 }
 
-async fn budget(conversation: &Conversation) -> Result<(), CliError> {
+async fn budget(conversation: &ChatSession) -> Result<(), CliError> {
     let runs = conversation.runs(u32::MAX).await?;
     let turns = u64::try_from(runs.len()).unwrap_or(u64::MAX);
     let sum = |of: fn(&Usage) -> u64| runs.iter().map(|run| of(&run.usage)).sum::<u64>();
-    let costs = runs.iter().cloned().map(priced).map(|run| run.usage.cost_usd);
+    let costs = runs.iter().cloned().map(add_cost).map(|run| run.usage.cost_usd);
     let cost = costs.sum::<Option<f64>>().map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     output::line(&format!(
         "this session used: {}, {}, {}, {}{}",
-        counted(turns, "turn"),
-        counted(sum(|usage| usage.model_calls.into()), "model call"),
-        counted(sum(|usage| usage.tool_calls.into()), "tool call"),
-        counted(sum(|usage| usage.total_tokens), "token"),
+        format_count(turns, "turn"),
+        format_count(sum(|usage| usage.model_calls.into()), "model call"),
+        format_count(sum(|usage| usage.tool_calls.into()), "tool call"),
+        format_count(sum(|usage| usage.total_tokens), "token"),
         if turns == 0 { "" } else { &cost },
     ))?;
     let limits = serde_json::to_value(conversation.budget)

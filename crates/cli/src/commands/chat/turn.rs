@@ -5,17 +5,17 @@ use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 
-use super::conversation::Conversation;
-use crate::commands::run::equipped;
+use super::conversation::ChatSession;
+use crate::commands::run::equip_agent;
 use crate::exit::CliError;
 use crate::output::style::{BAD, DIM};
-use crate::output::{self, alert, counted, note, notes};
+use crate::output::{self, alert, format_count, note, notes};
 use crate::progress::{self, Results};
 use crate::prompt::user;
-use crate::recorded::Recorded;
+use crate::recorded::RecordedAgentFile;
 use crate::report;
 
-impl Conversation {
+impl ChatSession {
     /// Runs a turn with an input, and shows its progress and result.
     pub(super) async fn take_turn(&mut self, text: &str) -> Result<(), CliError> {
         let mut request = RunRequest::new(text).cancelled_by(self.turns.begin());
@@ -50,10 +50,10 @@ impl Conversation {
 
     /// Resumes an open turn.
     pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
-        let mut recorded = Recorded::read(&*self.database.log(), &run, None, None).await?;
+        let mut recorded = RecordedAgentFile::read(&*self.database.log(), &run, None, None).await?;
         recorded.fetch_credentials().await?;
         let agent = recorded.served_agent(&self.database).await?;
-        let agent = recorded.build(equipped(agent, &self.database))?;
+        let agent = recorded.build(equip_agent(agent, &self.database))?;
         self.taken.push(run.clone());
         let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());
         let shown = tokio::spawn(progress::show(agent.subscribe(), Results::Answer));
@@ -76,9 +76,9 @@ fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result
     match result {
         Err(failure) => {
             let what = format!("{}: {}", failure.code(), report::failure(failure));
-            output::alert_of(BAD, "error: ", &what);
+            output::alert_styled(BAD, "error: ", &what);
             alert(&format!("  hint: {}", failure.hint()));
-            used(&failure.usage);
+            print_usage(&failure.usage);
         }
         Ok(outcome) => {
             if !outcome.output.is_empty() && answer != Some(outcome.output.trim_end()) {
@@ -93,7 +93,7 @@ fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result
                     note(&format!("the turn ended {}{reason}", other.as_str()));
                 }
             }
-            used(&outcome.usage);
+            print_usage(&outcome.usage);
         }
     }
     Ok(())
@@ -109,12 +109,12 @@ fn waiting(approval: &Approval) {
     note("  /resume asks again");
 }
 
-fn used(usage: &Usage) {
+fn print_usage(usage: &Usage) {
     let used = format!(
         "{}, {}, {}",
-        counted(usage.model_calls.into(), "model call"),
-        counted(usage.tool_calls.into(), "tool call"),
-        counted(usage.total_tokens, "token")
+        format_count(usage.model_calls.into(), "model call"),
+        format_count(usage.tool_calls.into(), "tool call"),
+        format_count(usage.total_tokens, "token")
     );
-    output::note_of(DIM, &used);
+    output::note_styled(DIM, &used);
 }

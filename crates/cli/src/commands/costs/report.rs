@@ -91,7 +91,7 @@ impl CostReport {
         let group = match by {
             CostGrouping::Day => read.record.at.date(),
             CostGrouping::Agent => runs.get(&read.run).await?.agent.clone(),
-            CostGrouping::Model => attempted.as_ref().map_or_else(String::new, model_of),
+            CostGrouping::Model => attempted.as_ref().map_or_else(String::new, model_name),
             CostGrouping::Label(key) => {
                 runs.get(&read.run).await?.labels.get(key).cloned().unwrap_or_default()
             }
@@ -199,6 +199,6 @@ fn decode(read: &FeedRecord) -> Option<ModelAttempted> {
 }
 
 /// Returns the model of an attempt, or its provider if the record has no model.
-fn model_of(attempted: &ModelAttempted) -> String {
+fn model_name(attempted: &ModelAttempted) -> String {
     attempted.model.as_ref().unwrap_or(&attempted.provider).to_string()
 }

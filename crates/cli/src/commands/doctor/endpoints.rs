@@ -12,8 +12,8 @@ use layer0::message::{Message, Transcript};
 use tokio::net::TcpStream;
 
 use super::finding::Finding;
-use crate::assemble::{folder_of, provider_of, usual_variable};
-use crate::output::{self, Answer, Prompt};
+use crate::assemble::{build_provider, parent_folder, usual_variable};
+use crate::output::{self, Prompt, PromptAnswer};
 use crate::report;
 
 /// Timeout of a connection.
@@ -29,7 +29,7 @@ pub(super) fn usual_keys() -> Finding {
         .filter(|name| std::env::var(name).is_ok_and(|key| !key.trim().is_empty()))
         .collect();
     match &held[..] {
-        [] => Finding::skipped("keys", "no provider's key is set; a script or Ollama needs none"),
+        [] => Finding::skip("keys", "no provider's key is set; a script or Ollama needs none"),
         held => Finding::ok("keys", format!("set: {}", held.join(", "))),
     }
 }
@@ -38,17 +38,17 @@ pub(super) fn usual_keys() -> Finding {
 pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for table in model.pools().into_iter().flatten() {
-        let provider = match provider_of(&table, path, folder_of(path)) {
+        let provider = match build_provider(&table, path, parent_folder(path)) {
             Ok(provider) => provider,
             Err(error) => {
-                findings.push(Finding::of("keys", &error));
+                findings.push(Finding::from_error("keys", &error));
                 continue;
             }
         };
         let name = format!("{} {}", provider.name(), provider.model());
         findings.push(Finding::ok("keys", format!("{name} has what it needs")));
         if table.provider == ProviderName::Script {
-            findings.push(Finding::skipped("endpoint", "a script needs none"));
+            findings.push(Finding::skip("endpoint", "a script needs none"));
             continue;
         }
         let reached = reach(&table).await;
@@ -59,7 +59,7 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
         let asks =
             format!("ask {name} for one word, to see whether it answers? It costs a few tokens.");
         let agreed = output::at_terminal()
-            && matches!(Prompt::yes_or_no(&asks).ask().await, Some(Answer::Yes));
+            && matches!(Prompt::yes_or_no(&asks).ask().await, Some(PromptAnswer::Yes));
         if !agreed {
             let what = match reached {
                 Reached::Yes(address) => {
@@ -67,7 +67,7 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
                 }
                 _ => format!("{name} was neither connected to nor asked for a word"),
             };
-            findings.push(Finding::skipped("endpoint", what));
+            findings.push(Finding::skip("endpoint", what));
             continue;
         }
         let mut transcript = Transcript::default();

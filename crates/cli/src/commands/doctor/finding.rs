@@ -29,7 +29,7 @@ impl Finding {
         Self { check, state: FindingState::Ok, message: message.into(), hint: None }
     }
 
-    pub(super) fn skipped(check: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn skip(check: &'static str, message: impl Into<String>) -> Self {
         Self { check, state: FindingState::Skipped, message: message.into(), hint: None }
     }
 
@@ -41,7 +41,7 @@ impl Finding {
         Self { check, state: FindingState::Mend, message: message.into(), hint: Some(hint.into()) }
     }
 
-    pub(super) fn of(check: &'static str, error: &CliError) -> Self {
+    pub(super) fn from_error(check: &'static str, error: &CliError) -> Self {
         let hint = error.hint().map(ToOwned::to_owned);
         Self { check, state: FindingState::Mend, message: error.to_string(), hint }
     }

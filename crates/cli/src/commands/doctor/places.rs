@@ -11,7 +11,7 @@ use super::finding::Finding;
 use super::{runs, server};
 use crate::exit::CliError;
 use crate::interrupted;
-use crate::output::counted;
+use crate::output::format_count;
 use crate::store::{self, Chosen};
 
 /// Smallest free space to continue with, in bytes: 256 MiB.
@@ -29,7 +29,7 @@ pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
         Ok(()) if path.exists() => look_into(chosen, &path).await,
         Ok(()) => Ok(vec![absent(&path)]),
     };
-    let mut findings = looked.unwrap_or_else(|error| vec![Finding::of("store", &error)]);
+    let mut findings = looked.unwrap_or_else(|error| vec![Finding::from_error("store", &error)]);
     findings.extend(disk(&path));
     findings
 }
@@ -53,8 +53,8 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     let what = format!(
         "{} can be opened: {}, {} open",
         path.display(),
-        counted(size, "byte"),
-        counted(waiting, "approval")
+        format_count(size, "byte"),
+        format_count(waiting, "approval")
     );
     let mut findings = vec![match is_read_only(path) {
         true => Finding::mend(

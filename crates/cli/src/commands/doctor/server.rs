@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, RunFilter};
-use backstop_store_postgres::{Database, OpenError, Options, Server, StrandedRun, UnservedQueue};
+use backstop_store_postgres::{
+    Database, OpenError, Options, ServerInfo, StrandedRun, UnservedQueue,
+};
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
 use super::runs;
 use crate::exit::CliError;
-use crate::output::counted;
+use crate::output::format_count;
 use crate::store::{self, connections};
 use crate::{interrupted, unworked};
 
@@ -18,7 +20,7 @@ use crate::{interrupted, unworked};
 pub(super) async fn look_at(url: &str) -> Vec<Finding> {
     let options = match Options::new(url) {
         Ok(options) => options,
-        Err(error) => return vec![Finding::of("store", &error.into())],
+        Err(error) => return vec![Finding::from_error("store", &error.into())],
     };
     let takes = Finding::ok("store", connections(options.most_connections()));
     let database = match Database::connect_read_only(options.clone()).await {
@@ -27,14 +29,14 @@ pub(super) async fn look_at(url: &str) -> Vec<Finding> {
             let absent = format!("{error}: it is made by the first run");
             return match Database::is_direct(options).await {
                 Ok(is_direct) => vec![Finding::ok("store", absent), pooling(is_direct), takes],
-                Err(error) => vec![Finding::of("store", &error.into())],
+                Err(error) => vec![Finding::from_error("store", &error.into())],
             };
         }
-        Err(error) => return vec![Finding::of("store", &error.into())],
+        Err(error) => return vec![Finding::from_error("store", &error.into())],
     };
     let looked = look_into(&database, takes).await;
     database.close().await;
-    looked.unwrap_or_else(|error| vec![Finding::of("store", &error)])
+    looked.unwrap_or_else(|error| vec![Finding::from_error("store", &error)])
 }
 
 /// Returns the finding whether a proxy pools transactions, with the consequences.
@@ -54,10 +56,11 @@ async fn look_into(database: &Database, takes: Finding) -> Result<Vec<Finding>, 
     let log = database.log();
     let newest = log.runs(RunFilter::new().limit(1)).await?;
     let waiting = u64::try_from(log.open_approvals().await?.len()).unwrap_or(u64::MAX);
-    let Server { version, synchronous_commit, standbys, is_direct, .. } = database.server().await?;
+    let ServerInfo { version, synchronous_commit, standbys, is_direct, .. } =
+        database.server().await?;
     let mut findings = vec![Finding::ok(
         "store",
-        format!("PostgreSQL {version} can be opened: {} open", counted(waiting, "approval")),
+        format!("PostgreSQL {version} can be opened: {} open", format_count(waiting, "approval")),
     )];
     findings.push(match &*synchronous_commit {
         "off" => Finding::mend(
@@ -69,16 +72,16 @@ async fn look_into(database: &Database, takes: Finding) -> Result<Vec<Finding>, 
             "store",
             format!(
                 "synchronous_commit is {level}, {} connected",
-                counted(standbys, "standby server")
+                format_count(standbys, "standby server")
             ),
         ),
     });
     findings.extend([pooling(is_direct), takes]);
-    let roots = interrupted::find_roots(&store::Database::Postgres(database.clone())).await?;
+    let roots = interrupted::find_roots(&store::AnyDatabase::Postgres(database.clone())).await?;
     findings.push(runs::interrupted_finding(roots.len()));
     let queue = database.queue();
-    findings.push(workers(&queue.stranded().await?));
-    findings.push(queues(&queue.unserved().await?));
+    findings.push(workers(&queue.list_stranded().await?));
+    findings.push(queues(&queue.list_unserved().await?));
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
 }
@@ -111,7 +114,7 @@ fn queues(unserved: &[UnservedQueue]) -> Finding {
     if unserved.is_empty() {
         return Finding::ok("queue", "no queued run waits for a worker that is not there");
     }
-    let queues: Vec<String> = unserved.iter().map(unworked::unserved).collect();
+    let queues: Vec<String> = unserved.iter().map(unworked::describe_unserved_queue).collect();
     Finding::mend(
         "queue",
         queues.join("; "),

@@ -15,14 +15,14 @@ pub(super) fn of_machine() -> Vec<Finding> {
     let support = match probed {
         Ok(support) => support,
         Err(error) => {
-            return vec![Finding::skipped("walls", Chain(&error).to_string())];
+            return vec![Finding::skip("walls", Chain(&error).to_string())];
         }
     };
     let finding = |row: &backstop_environment::SupportRow| {
         let what = format!("{}: {}", row.mechanism, row.detail);
         match row.is_there {
             true => Finding::ok("walls", what),
-            false => Finding { hint: row.mend.clone(), ..Finding::skipped("walls", what) },
+            false => Finding { hint: row.mend.clone(), ..Finding::skip("walls", what) },
         }
     };
     support.rows().iter().map(finding).collect()
@@ -41,9 +41,9 @@ pub(super) async fn of_servers(file: &AgentFile, path: &Path) -> Vec<Finding> {
         findings.push(match connected {
             Ok(client) => {
                 client.close().await;
-                Finding::ok("mcp", Servers::told(&client))
+                Finding::ok("mcp", Servers::describe(&client))
             }
-            Err(error) => Finding::of("mcp", &error),
+            Err(error) => Finding::from_error("mcp", &error),
         });
     }
     findings

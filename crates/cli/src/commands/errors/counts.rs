@@ -7,7 +7,7 @@ use backstop_error_store::{CountBy, ErrorCount};
 use backstop_event_log::FailedAttempts;
 use serde_json::json;
 
-use super::which::Which;
+use super::which::ErrorSelection;
 use crate::args::Grouping;
 use crate::exit::CliError;
 use crate::output;
@@ -15,7 +15,7 @@ use crate::store::{self, Chosen};
 
 /// The counts of one day, tool or code.
 #[derive(Default)]
-struct Row {
+struct GroupCounts {
     errors: u64,
     occurrences: u64,
     chars_kept: u64,
@@ -24,7 +24,7 @@ struct Row {
 
 pub(super) async fn print(
     chosen: &Chosen,
-    which: &Which,
+    which: &ErrorSelection,
     by: Grouping,
     limit: u32,
     json: bool,
@@ -46,7 +46,8 @@ pub(super) async fn print(
         }
         None => (Vec::new(), Vec::new()),
     };
-    let mut rows: Vec<(String, Row)> = merged(errors, &attempts, by).into_iter().collect();
+    let mut rows: Vec<(String, GroupCounts)> =
+        merge_counts(errors, &attempts, by).into_iter().collect();
     if by != Grouping::Day {
         // The sort is stable: rows with equal counts stay in the order of their names.
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.occurrences + row.failed_attempts));
@@ -72,7 +73,7 @@ pub(super) async fn print(
         output::note(&which.none());
         return Ok(ExitCode::SUCCESS);
     }
-    let cells = |(key, row): &(String, Row)| {
+    let cells = |(key, row): &(String, GroupCounts)| {
         let numbers = [row.errors, row.occurrences, row.failed_attempts, row.chars_kept];
         [key.clone()].into_iter().chain(numbers.map(|number| number.to_string())).collect()
     };
@@ -82,12 +83,12 @@ pub(super) async fn print(
 }
 
 /// Merges the counts by key.
-fn merged(
+fn merge_counts(
     errors: Vec<ErrorCount>,
     attempts: &[FailedAttempts],
     by: Grouping,
-) -> BTreeMap<String, Row> {
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+) -> BTreeMap<String, GroupCounts> {
+    let mut rows: BTreeMap<String, GroupCounts> = BTreeMap::new();
     for count in errors {
         let row = rows.entry(count.key).or_default();
         (row.errors, row.occurrences) = (count.errors, count.occurrences);

@@ -10,15 +10,15 @@ use crate::ids;
 use crate::store::Chosen;
 
 /// The selection of the command line, with its run resolved.
-pub(super) struct Which {
+pub(super) struct ErrorSelection {
     asked: WhichErrors,
     run: Option<RunId>,
 }
 
-impl Which {
-    pub(super) async fn of(asked: WhichErrors, chosen: &Chosen) -> Result<Self, CliError> {
+impl ErrorSelection {
+    pub(super) async fn resolve(asked: WhichErrors, chosen: &Chosen) -> Result<Self, CliError> {
         let run = match &asked.run {
-            Some(typed) => Some(ids::run_of(chosen, typed).await?),
+            Some(typed) => Some(ids::find_run(chosen, typed).await?),
             None => None,
         };
         Ok(Self { asked, run })

@@ -8,17 +8,17 @@ use backstop_event_log::{
     RunState, StuckReason, StuckRun, UnattendedRuns, read_events, stuck_runs,
 };
 use backstop_orchestrator::is_workflow;
-use backstop_react::priced;
+use backstop_react::add_cost;
 use layer0::Timestamp;
 use layer0::id::RunId;
 use serde::Serialize;
 
 use super::line::RunLine;
-use super::wanted::Wanted;
+use super::wanted::RunConditions;
 use crate::args::RunsListArgs;
 use crate::exit::CliError;
 use crate::output;
-use crate::store::{self, Chosen, Database};
+use crate::store::{self, AnyDatabase, Chosen};
 
 /// Lists the stuck runs.
 pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCode, CliError> {
@@ -32,12 +32,12 @@ pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCod
     };
     let is_interrupted = |stuck: &&StuckRun| stuck.why == StuckReason::Interrupted;
     let interrupted = stuck.iter().filter(is_interrupted).map(|stuck| stuck.run.run.clone());
-    let wanted = Wanted::new(args, interrupted.collect());
+    let wanted = RunConditions::new(args, interrupted.collect());
     stuck.retain(|stuck| wanted.fits(&stuck.run));
     stuck.truncate(usize::try_from(wanted.limit()).unwrap_or(usize::MAX));
     if args.json {
         for StuckRun { run, why, since, .. } in stuck {
-            let run = priced(run);
+            let run = add_cost(run);
             let state = wanted.state(&run);
             output::json(&StuckLine { line: RunLine::new(&run, state), stuck: why, since })?;
         }
@@ -50,8 +50,9 @@ pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCod
 }
 
 /// Returns the stuck runs, and those of them with a lost tail that are workflows.
-async fn find(database: &Database) -> Result<(Vec<StuckRun>, BTreeSet<RunId>), CliError> {
-    let stranded = database.stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
+async fn find(database: &AnyDatabase) -> Result<(Vec<StuckRun>, BTreeSet<RunId>), CliError> {
+    let stranded =
+        database.list_stranded().await?.into_iter().map(|run| (run.run, run.since)).collect();
     let unattended = UnattendedRuns::new(stranded, database.interrupted_runs().await?);
     let log = database.log();
     let stuck = stuck_runs(&*log, &unattended, SystemClock.now()).await?;

@@ -6,7 +6,7 @@ use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-use super::wanted::Wanted;
+use super::wanted::RunConditions;
 use crate::newest::find_newest;
 
 /// The lines from a caller to its child runs.
@@ -28,7 +28,7 @@ impl Style {
 }
 
 /// A run with its place in a tree.
-pub(super) struct Placed {
+pub(super) struct RunTreeRow {
     pub(super) run: RunSummary,
     /// Lead from its caller.
     pub(super) lead: String,
@@ -57,7 +57,7 @@ impl<'log> Callers<'log> {
     }
 
     /// Returns the recorded callers of a run, the nearest first.
-    async fn of(&mut self, run: &RunSummary) -> Result<Vec<RunSummary>, LogError> {
+    async fn read_callers(&mut self, run: &RunSummary) -> Result<Vec<RunSummary>, LogError> {
         let mut callers: Vec<RunSummary> = Vec::new();
         let mut next = run.parent.clone();
         while let Some(id) = next.take() {
@@ -75,7 +75,7 @@ impl<'log> Callers<'log> {
 
     /// Returns the run at the top, as far as it is known.
     pub(super) async fn root(&mut self, run: &RunSummary) -> Result<RunId, LogError> {
-        let callers = self.of(run).await?;
+        let callers = self.read_callers(run).await?;
         let top = callers.last().unwrap_or(run);
         Ok(top.parent.as_ref().unwrap_or(&top.run).clone())
     }
@@ -85,9 +85,9 @@ impl<'log> Callers<'log> {
 /// determines the place.
 pub(super) async fn list(
     log: &dyn EventLog,
-    wanted: &Wanted,
+    wanted: &RunConditions,
     style: Style,
-) -> Result<Vec<Placed>, LogError> {
+) -> Result<Vec<RunTreeRow>, LogError> {
     let tops = match wanted.is_narrowed() {
         true => tops(log, wanted).await?,
         false => log.runs(RunFilter::new().limit(wanted.limit()).roots()).await?,
@@ -97,7 +97,7 @@ pub(super) async fn list(
     let mut seen = BTreeSet::new();
     for run in tops {
         let note = run.parent.as_ref().map(|caller| format!("dispatched by {caller}"));
-        let mut next = vec![(Placed { run, lead: String::new(), note }, String::new())];
+        let mut next = vec![(RunTreeRow { run, lead: String::new(), note }, String::new())];
         while let Some((one, before)) = next.pop() {
             if !seen.insert(one.run.run.clone()) {
                 continue;
@@ -107,7 +107,10 @@ pub(super) async fn list(
                 let (lead, further) = style.leads(at + 1 == called.len());
                 let note = is_root_again(run, &one.run).then(|| "reopened on its own".to_owned());
                 let lead = format!("{before}{lead}");
-                next.push((Placed { run: run.clone(), lead, note }, format!("{before}{further}")));
+                next.push((
+                    RunTreeRow { run: run.clone(), lead, note },
+                    format!("{before}{further}"),
+                ));
             }
             placed.push(one);
         }
@@ -122,7 +125,7 @@ fn is_root_again(run: &RunSummary, caller: &RunSummary) -> bool {
 }
 
 /// Lists the top runs: of each matching run, its highest matching caller or itself.
-async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, LogError> {
+async fn tops(log: &dyn EventLog, wanted: &RunConditions) -> Result<Vec<RunSummary>, LogError> {
     let mut callers = Callers::new(log);
     let mut texts = BTreeMap::new();
     find_newest(wanted.limit(), async |looked_at| {
@@ -130,7 +133,7 @@ async fn tops(log: &dyn EventLog, wanted: &Wanted) -> Result<Vec<RunSummary>, Lo
         let fitting: BTreeSet<RunId> = runs.iter().map(|run| run.run.clone()).collect();
         let mut tops = BTreeMap::new();
         for run in runs {
-            let above = callers.of(&run).await?;
+            let above = callers.read_callers(&run).await?;
             // Older callers were not searched for the text.
             let fits = |caller: &RunSummary| {
                 fitting.contains(&caller.run) || !wanted.has_text() && wanted.fits(caller)

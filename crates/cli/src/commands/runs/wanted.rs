@@ -10,7 +10,7 @@ use crate::args::{ListedState, RunsListArgs};
 use crate::newest::find_newest;
 
 /// The conditions of a list, including those that a log does not support.
-pub(super) struct Wanted {
+pub(super) struct RunConditions {
     filter: RunFilter,
     limit: u32,
     /// Selected states.
@@ -21,7 +21,7 @@ pub(super) struct Wanted {
     text: Option<String>,
 }
 
-impl Wanted {
+impl RunConditions {
     /// Returns the conditions of the command line.
     pub(super) fn new(args: &RunsListArgs, interrupted: BTreeSet<RunId>) -> Self {
         let mut filter = RunFilter::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
-use backstop_react::priced;
+use backstop_react::add_cost;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::args::SessionsListArgs;
 use crate::exit::CliError;
 use crate::newest::find_newest;
 use crate::output;
-use crate::store::{self, Database};
+use crate::store::{self, AnyDatabase};
 
 /// The summary of a session.
 #[derive(Debug, Serialize)]
@@ -58,7 +58,10 @@ pub(super) async fn run(args: &SessionsListArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Reads the sessions of the newest runs.
-async fn read(database: &Database, args: &SessionsListArgs) -> Result<Vec<SessionLine>, LogError> {
+async fn read(
+    database: &AnyDatabase,
+    args: &SessionsListArgs,
+) -> Result<Vec<SessionLine>, LogError> {
     let mut filter = RunFilter::new();
     filter.agent.clone_from(&args.agent);
     (filter.from, filter.to) = (args.time.since, args.time.until);
@@ -105,7 +108,7 @@ impl SessionLine {
             cost_usd: Some(0.0),
         };
         for run in runs {
-            let usage = priced(run).usage;
+            let usage = add_cost(run).usage;
             line.total_tokens = line.total_tokens.saturating_add(usage.total_tokens);
             line.cost_usd = line.cost_usd.zip(usage.cost_usd).map(|(sum, cost)| sum + cost);
         }

@@ -10,13 +10,13 @@ use crate::output;
 use crate::output::style::{BAD, DIM};
 
 /// A printer for the events of a run, or of a run and its child runs.
-pub(super) enum Printer {
+pub(super) enum EventPrinter {
     Json,
     One(Trace),
     Tree(TreeTrace),
 }
 
-impl Printer {
+impl EventPrinter {
     pub(super) fn new(run: &RunId, args: &TraceArgs) -> Self {
         match (args.json, args.flat) {
             (true, _) => Self::Json,
@@ -40,19 +40,19 @@ impl Printer {
                 );
             }
             (Self::One(trace), Some(event)) => trace.line(event),
-            (Self::One(trace), None) => trace.erased(record),
+            (Self::One(trace), None) => trace.erased_line(record),
             (Self::Tree(trace), Some(event)) => trace.line(event),
-            (Self::Tree(trace), None) => trace.erased(run, record),
+            (Self::Tree(trace), None) => trace.erased_line(run, record),
         };
         match event {
-            Some(event) => output::pieces(&coloured(event, &line)),
+            Some(event) => output::pieces(&colour_line(event, &line)),
             None => output::line(&line),
         }
     }
 }
 
 /// Returns the event of a record; `None` if it was erased.
-pub(super) fn event_of(record: &Record, run: &RunId) -> Result<Option<Event>, LogError> {
+pub(super) fn decode_event(record: &Record, run: &RunId) -> Result<Option<Event>, LogError> {
     match record.decode(run) {
         Err(LogError::Erased { .. }) => Ok(None),
         event => event.map(Some),
@@ -60,7 +60,7 @@ pub(super) fn event_of(record: &Record, run: &RunId) -> Result<Option<Event>, Lo
 }
 
 /// Colours a failure red, and dims the type of other events, which is the same on many lines.
-fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
+fn colour_line<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
     if is_failure(&event.kind) {
         return vec![(BAD, line)];
     }

@@ -4,36 +4,36 @@ use backstop_tool::Schema;
 use serde_json::{Number, Value, json};
 
 /// A property whose value fits on one line.
-pub(super) struct Field {
+pub(super) struct FormField {
     pub(super) name: String,
     pub(super) description: Option<String>,
     pub(super) is_required: bool,
     /// Value for an empty line.
     pub(super) default: Option<Value>,
-    kind: Kind,
+    kind: FieldKind,
     /// Schema of an object with this property only.
     schema: Option<Schema>,
 }
 
-enum Kind {
+enum FieldKind {
     Boolean,
-    Choice(Vec<Choice>),
+    Choice(Vec<FieldChoice>),
     Integer,
     Number,
-    Several(Vec<Choice>),
+    Several(Vec<FieldChoice>),
     Text,
 }
 
 /// A value to choose, and its title.
-struct Choice {
+struct FieldChoice {
     value: Value,
     title: Option<String>,
 }
 
-impl Field {
+impl FormField {
     /// Returns the field of a property; `None` if one line cannot express its value.
-    pub(super) fn of(name: &str, property: &Value, is_required: bool) -> Option<Self> {
-        let kind = Kind::of(property)?;
+    pub(super) fn from_property(name: &str, property: &Value, is_required: bool) -> Option<Self> {
+        let kind = FieldKind::from_property(property)?;
         let alone = json!({"type": "object", "properties": {name: property}});
         let mut field = Self {
             name: name.to_owned(),
@@ -54,9 +54,9 @@ impl Field {
 
     /// Returns the label: the type of the field, and in brackets its default.
     pub(super) fn label(&self) -> String {
-        let (name, kind) = (&self.name, self.kind.shown());
+        let (name, kind) = (&self.name, self.kind.describe());
         match (&self.default, self.is_required) {
-            (Some(default), _) => format!("{name} ({kind}) [{}]", self.kind.typed(default)),
+            (Some(default), _) => format!("{name} ({kind}) [{}]", self.kind.format_value(default)),
             (None, true) => format!("{name} ({kind}, required)"),
             (None, false) => format!("{name} ({kind}, optional)"),
         }
@@ -77,8 +77,8 @@ impl Field {
     }
 }
 
-impl Kind {
-    fn of(property: &Value) -> Option<Self> {
+impl FieldKind {
+    fn from_property(property: &Value) -> Option<Self> {
         if let Some(choices) = choices(property) {
             return choices.map(Self::Choice);
         }
@@ -97,9 +97,10 @@ impl Kind {
         }
     }
 
-    fn shown(&self) -> String {
-        let listed =
-            |choices: &[Choice]| choices.iter().map(Choice::shown).collect::<Vec<_>>().join(", ");
+    fn describe(&self) -> String {
+        let listed = |choices: &[FieldChoice]| {
+            choices.iter().map(FieldChoice::describe).collect::<Vec<_>>().join(", ")
+        };
         match self {
             Self::Boolean => "y/n".to_owned(),
             Self::Choice(choices) => format!("one of {}", listed(choices)),
@@ -125,7 +126,7 @@ impl Kind {
     }
 
     /// Returns the line for a value.
-    fn typed(&self, value: &Value) -> String {
+    fn format_value(&self, value: &Value) -> String {
         match (self, value) {
             (Self::Boolean, Value::Bool(yes)) => if *yes { "y" } else { "n" }.to_owned(),
             (Self::Several(_), Value::Array(values)) => {
@@ -142,7 +143,7 @@ impl Kind {
                 "n" | "no" | "false" => Ok(false.into()),
                 _ => Err("please answer y or n".to_owned()),
             },
-            Self::Choice(choices) => chosen(choices, typed),
+            Self::Choice(choices) => find_choice(choices, typed),
             Self::Integer => match serde_json::from_str(typed) {
                 Ok(Value::Number(number)) if !number.is_f64() => Ok(number.into()),
                 _ => Err("please give an integer".to_owned()),
@@ -156,7 +157,7 @@ impl Kind {
             },
             Self::Several(choices) => {
                 let typed = typed.split(',').map(str::trim).filter(|one| !one.is_empty());
-                typed.map(|one| chosen(choices, one)).collect()
+                typed.map(|one| find_choice(choices, one)).collect()
             }
             Self::Text => Ok(typed.into()),
         }
@@ -173,8 +174,8 @@ fn is_exact(number: &Number, typed: &str) -> bool {
     !number.is_f64() || digits <= EXACT_DIGITS || number.to_string() == typed
 }
 
-impl Choice {
-    fn shown(&self) -> String {
+impl FieldChoice {
+    fn describe(&self) -> String {
         match &self.title {
             Some(title) => format!("{} ({title})", plain(&self.value)),
             None => plain(&self.value),
@@ -183,7 +184,7 @@ impl Choice {
 }
 
 /// Finds the choice that was typed, by its value or else by its title.
-fn chosen(choices: &[Choice], typed: &str) -> Result<Value, String> {
+fn find_choice(choices: &[FieldChoice], typed: &str) -> Result<Value, String> {
     let by_value = choices.iter().find(|choice| plain(&choice.value) == typed);
     let found =
         by_value.or_else(|| choices.iter().find(|choice| choice.title.as_deref() == Some(typed)));
@@ -195,25 +196,27 @@ fn chosen(choices: &[Choice], typed: &str) -> Result<Value, String> {
 
 /// Returns the choices of a schema: `enum`, or alternatives of one value each. `None` if it lists no choices,
 /// `Some(None)` if a line cannot express them.
-fn choices(schema: &Value) -> Option<Option<Vec<Choice>>> {
+fn choices(schema: &Value) -> Option<Option<Vec<FieldChoice>>> {
     let alternatives = || schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array());
-    let choices: Option<Vec<Choice>> = match (schema["enum"].as_array(), alternatives()) {
+    let choices: Option<Vec<FieldChoice>> = match (schema["enum"].as_array(), alternatives()) {
         (Some(values), _) => {
             let title = |at: usize| schema["enumNames"][at].as_str().map(str::to_owned);
-            let choice =
-                |(at, value): (usize, &Value)| Choice { value: value.clone(), title: title(at) };
+            let choice = |(at, value): (usize, &Value)| FieldChoice {
+                value: value.clone(),
+                title: title(at),
+            };
             Some(values.iter().enumerate().map(choice).collect())
         }
         (None, Some(alternatives)) => {
             let choice = |one: &Value| {
                 let title = one["title"].as_str().map(str::to_owned);
-                Some(Choice { value: one.get("const")?.clone(), title })
+                Some(FieldChoice { value: one.get("const")?.clone(), title })
             };
             alternatives.iter().map(choice).collect()
         }
         (None, None) => return None,
     };
-    let is_flat = |choice: &Choice| !choice.value.is_array() && !choice.value.is_object();
+    let is_flat = |choice: &FieldChoice| !choice.value.is_array() && !choice.value.is_object();
     Some(choices.filter(|choices| !choices.is_empty() && choices.iter().all(is_flat)))
 }
 

@@ -149,7 +149,7 @@ payload! {
 impl ToolResponded {
     /// Creates the answer of a successful call.
     #[must_use]
-    pub fn succeeded(
+    pub fn success(
         call_id: impl Into<CallId>,
         tool: impl Into<Arc<str>>,
         output: impl Into<JsonText>,
@@ -183,13 +183,13 @@ impl ToolResponded {
 
     /// Creates the answer of a call that did not run, with the code `reason` and the text for the model.
     #[must_use]
-    pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
-        Self::failed(call_id, tool, text, 0, ToolFailure::new(reason, text))
+    pub fn refusal(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
+        Self::failure(call_id, tool, text, 0, ToolFailure::new(reason, text))
     }
 
     /// Creates the answer of a call after a verdict on its unknown outcome.
     #[must_use]
-    pub fn settled(
+    pub fn from_verdict(
         call_id: CallId,
         tool: Arc<str>,
         verdict: Verdict,
@@ -198,17 +198,17 @@ impl ToolResponded {
         let text = match verdict {
             Verdict::Happened => {
                 let output = output.unwrap_or_else(|| JsonText::string(text::HAPPENED));
-                return Self::succeeded(call_id, tool, output, 0);
+                return Self::success(call_id, tool, output, 0);
             }
             Verdict::DidNot => text::DID_NOT_HAPPEN,
             Verdict::Unknown => text::INTERRUPTED,
         };
-        Self::refused(call_id, tool, code::TOOL_INTERRUPTED, text)
+        Self::refusal(call_id, tool, code::TOOL_INTERRUPTED, text)
     }
 
     /// Creates the answer of a failed call, with the text for the model.
     #[must_use]
-    pub fn failed(
+    pub fn failure(
         call_id: CallId,
         tool: Arc<str>,
         text: &str,

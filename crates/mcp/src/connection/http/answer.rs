@@ -23,7 +23,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::events;
 use crate::MAX_MESSAGE_BYTES;
 use crate::connection::wire::{self, Wire};
-use crate::fault::Fault;
+use crate::fault::McpFault;
 use crate::secrets::Secrets;
 
 /// Maximum size of a response that is no message of the protocol, in bytes.
@@ -37,7 +37,7 @@ const SHOWN_CODING_CHARS: usize = 20;
 
 /// Context for reading a response.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'a> {
+pub(super) struct ResponseContext<'a> {
     pub(super) wire: &'a Arc<Wire>,
     pub(super) secrets: &'a Secrets,
     pub(super) clock: &'a dyn Clock,
@@ -48,22 +48,22 @@ pub(super) async fn read(
     response: Response,
     message: &ClientJsonRpcMessage,
     has_session: bool,
-    reading: &Reading<'_>,
-) -> Result<StreamableHttpPostResponse, Fault> {
+    reading: &ResponseContext<'_>,
+) -> Result<StreamableHttpPostResponse, McpFault> {
     let wire = reading.wire;
     let status = response.status();
     let ClientJsonRpcMessage::Request(request) = message else {
         // The message is no request, so the body of the response is ignored.
         return match status.is_success() {
             true => Ok(StreamableHttpPostResponse::Accepted),
-            false => Err(refused(response, reading).await),
+            false => Err(read_fault(response, reading).await),
         };
     };
     if !status.is_success() {
         let is_probe = matches!(request.request, ClientRequest::DiscoverRequest(_));
-        return failed(response, &request.id, is_probe, has_session, reading).await;
+        return read_failure(response, &request.id, is_probe, has_session, reading).await;
     }
-    if let Some(fault) = compressed(&response) {
+    if let Some(fault) = compression_fault(&response) {
         return Err(fault);
     }
     let session = response.headers().get(HEADER_SESSION_ID);
@@ -78,14 +78,14 @@ pub(super) async fn read(
     if !is(&response, JSON_MIME_TYPE) {
         let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
         let kind = kind.map(String::from_utf8_lossy).unwrap_or_default();
-        return Err(Fault::Unreadable(format!("the answer has content type `{kind}`")));
+        return Err(McpFault::Unreadable(format!("the answer has content type `{kind}`")));
     }
     let body = whole(response).await?;
     let text = std::str::from_utf8(&body)
-        .map_err(|_| Fault::Unreadable("the answer is not UTF-8".to_owned()))?;
+        .map_err(|_| McpFault::Unreadable("the answer is not UTF-8".to_owned()))?;
     let text = replace_lone_surrogates(text);
     let written: &RawValue = serde_json::from_str(&text)
-        .map_err(|_| Fault::Unreadable("the answer is not JSON".to_owned()))?;
+        .map_err(|_| McpFault::Unreadable("the answer is not JSON".to_owned()))?;
     // A batch holds one answer here.
     let message = match wire::messages(written)[..] {
         [message] => message,
@@ -106,9 +106,9 @@ pub(super) fn is(response: &Response, kind: &str) -> bool {
 }
 
 /// Returns a fault if the response is compressed, which each request forbids.
-pub(super) fn compressed(response: &Response) -> Option<Fault> {
+pub(super) fn compression_fault(response: &Response) -> Option<McpFault> {
     let coding = coding(response)?;
-    Some(Fault::Unreadable(format!(
+    Some(McpFault::Unreadable(format!(
         "the answer is compressed (`{coding}`), which was not asked for"
     )))
 }
@@ -121,35 +121,35 @@ fn coding(response: &Response) -> Option<String> {
 }
 
 /// Returns the fault of an unexpected response.
-pub(super) async fn refused(response: Response, reading: &Reading<'_>) -> Fault {
+pub(super) async fn read_fault(response: Response, reading: &ResponseContext<'_>) -> McpFault {
     let status = response.status().as_u16();
     let retry_after = retry_after(&response);
     let text = match response.status().is_redirection() {
         true => leads_to(&response),
-        false => shown(&beginning(response, reading).await, reading.secrets),
+        false => excerpt_body(&beginning(response, reading).await, reading.secrets),
     };
-    Fault::Status { status, retry_after, text }
+    McpFault::Status { status, retry_after, text }
 }
 
 /// Reads a response without success: a protocol error or another body.
-async fn failed(
+async fn read_failure(
     response: Response,
     id: &RequestId,
     is_probe: bool,
     has_session: bool,
-    reading: &Reading<'_>,
-) -> Result<StreamableHttpPostResponse, Fault> {
-    let Reading { wire, secrets, .. } = reading;
+    reading: &ResponseContext<'_>,
+) -> Result<StreamableHttpPostResponse, McpFault> {
+    let ResponseContext { wire, secrets, .. } = reading;
     let status = response.status();
     let retry_after = retry_after(&response);
     if status == StatusCode::NOT_FOUND && has_session {
         let text = "the session is over".to_owned();
-        return Err(Fault::Status { status: status.as_u16(), retry_after, text });
+        return Err(McpFault::Status { status: status.as_u16(), retry_after, text });
     }
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
-        return Err(refused(response, reading).await);
+        return Err(read_fault(response, reading).await);
     }
     let is_json = is(&response, JSON_MIME_TYPE);
     let body = beginning(response, reading).await;
@@ -163,16 +163,16 @@ async fn failed(
         let mut error = said;
         // A server that could not read the request does not know its id.
         error["id"] = id.clone().into_json_value();
-        wire.refused(id, status.as_u16());
+        wire.record_status(id, status.as_u16());
         let error = to_raw_value(&error).ok();
         if let Some(message) = error.and_then(|error| wire.read(&error)) {
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
-        return Err(Fault::Status { status: status.as_u16(), retry_after, text: String::new() });
+        return Err(McpFault::Status { status: status.as_u16(), retry_after, text: String::new() });
     }
     let text = match said["error"]["message"].as_str() {
-        Some(message) => shown(message.as_bytes(), secrets),
-        None => shown(&body, secrets),
+        Some(message) => excerpt_body(message.as_bytes(), secrets),
+        None => excerpt_body(&body, secrets),
     };
     let is_unknown =
         matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::NOT_IMPLEMENTED);
@@ -182,20 +182,20 @@ async fn failed(
         let message = ServerJsonRpcMessage::error(error, Some(id.clone()));
         return Ok(StreamableHttpPostResponse::Json(message, None));
     }
-    Err(Fault::Status { status: status.as_u16(), retry_after, text })
+    Err(McpFault::Status { status: status.as_u16(), retry_after, text })
 }
 
 /// Reads a whole response of bounded size.
-async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
+async fn whole(response: Response) -> Result<Vec<u8>, McpFault> {
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|error| {
-            Fault::Lost(format!("cut its answer: {}", Chain(&error.without_url())))
+            McpFault::Lost(format!("cut its answer: {}", Chain(&error.without_url())))
         })?;
         if body.len() + piece.len() > MAX_MESSAGE_BYTES {
             let why = format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes");
-            return Err(Fault::Unreadable(why));
+            return Err(McpFault::Unreadable(why));
         }
         body.extend_from_slice(&piece);
     }
@@ -203,7 +203,7 @@ async fn whole(response: Response) -> Result<Vec<u8>, Fault> {
 }
 
 /// Reads the beginning of a response, within a time limit.
-async fn beginning(response: Response, reading: &Reading<'_>) -> Vec<u8> {
+async fn beginning(response: Response, reading: &ResponseContext<'_>) -> Vec<u8> {
     if let Some(coding) = coding(&response) {
         return format!("its text is compressed (`{coding}`)").into_bytes();
     }
@@ -226,7 +226,7 @@ async fn beginning(response: Response, reading: &Reading<'_>) -> Vec<u8> {
 }
 
 /// Returns the beginning of a text, without a partial secret.
-fn shown(body: &[u8], secrets: &Secrets) -> String {
+fn excerpt_body(body: &[u8], secrets: &Secrets) -> String {
     secrets.redact(&String::from_utf8_lossy(body)).trim().chars().take(SHOWN_CHARS).collect()
 }
 

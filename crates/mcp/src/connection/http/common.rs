@@ -93,7 +93,7 @@ impl Common {
             let response = http.send(request, None).await.map_err(Unopened::Failed)?;
             let status = response.status();
             let is_stream = answer::is(&response, EVENT_STREAM_MIME_TYPE)
-                && answer::compressed(&response).is_none();
+                && answer::compression_fault(&response).is_none();
             if status.is_success() && is_stream {
                 return Ok(events::read(response, None, Arc::clone(&http.wire)));
             }
@@ -103,7 +103,7 @@ impl Common {
             match is_refused && !is_for_now.contains(&status) {
                 true => Err(Unopened::Refused),
                 false => {
-                    let refused = answer::refused(response, &http.reading()).await;
+                    let refused = answer::read_fault(response, &http.reading()).await;
                     Err(Unopened::Failed(fault(refused)))
                 }
             }

@@ -15,7 +15,7 @@ use sse_stream::{Sse, SseStream};
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::connection::wire::Wire;
-use crate::fault::Fault;
+use crate::fault::McpFault;
 
 /// Reads the events of a response. An unreadable event is recorded as the request's fault, and ends the stream.
 pub(super) fn read(
@@ -25,13 +25,13 @@ pub(super) fn read(
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let noted = Noted { id, wire, is_elsewhere: Arc::default() };
     let is_elsewhere = Arc::clone(&noted.is_elsewhere);
-    let bytes = bounded(response.bytes_stream(), noted.clone());
+    let bytes = limit_event_size(response.bytes_stream(), noted.clone());
     let events = SseStream::from_bytes_stream(bytes.boxed());
     let read = events.scan(noted, |noted, event| {
         std::future::ready(match event {
             Ok(event) => noted.read(event).map(Ok),
             Err(error) => {
-                noted.failed(&error);
+                noted.record_sse_error(&error);
                 None
             }
         })
@@ -65,7 +65,7 @@ impl Noted {
         }
         let data = replace_lone_surrogates(data);
         let Ok(message) = serde_json::from_str::<&RawValue>(&data) else {
-            self.fail(Fault::Unreadable("the answer is not JSON".to_owned()));
+            self.fail(McpFault::Unreadable("the answer is not JSON".to_owned()));
             return None;
         };
         // An event that answers nothing keeps its place, without data.
@@ -77,14 +77,14 @@ impl Noted {
         Some(event)
     }
 
-    fn failed(&self, error: &SseError) {
+    fn record_sse_error(&self, error: &SseError) {
         self.fail(match error {
-            SseError::Utf8Parse(_) => Fault::Unreadable("the answer is not UTF-8".to_owned()),
-            _ => Fault::Lost("cut the stream of its answer".to_owned()),
+            SseError::Utf8Parse(_) => McpFault::Unreadable("the answer is not UTF-8".to_owned()),
+            _ => McpFault::Lost("cut the stream of its answer".to_owned()),
         });
     }
 
-    fn fail(&self, fault: Fault) {
+    fn fail(&self, fault: McpFault) {
         if let Some(id) = &self.id {
             self.wire.fail(id, fault);
         }
@@ -92,7 +92,7 @@ impl Noted {
 }
 
 /// Ends a stream at an event that is too large.
-fn bounded<E: Send + Sync + 'static>(
+fn limit_event_size<E: Send + Sync + 'static>(
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     noted: Noted,
 ) -> impl Stream<Item = Result<Bytes, E>> + Send + 'static {
@@ -101,7 +101,7 @@ fn bounded<E: Send + Sync + 'static>(
         let is_within = piece.as_ref().map_or(true, |piece| event.take(piece));
         if !is_within {
             let why = format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes");
-            noted.fail(Fault::Unreadable(why));
+            noted.fail(McpFault::Unreadable(why));
         }
         std::future::ready(is_within)
     })

@@ -20,7 +20,7 @@ pub(super) struct LineReader {
 }
 
 /// A line of output.
-pub(super) enum Line {
+pub(super) enum OutputLine {
     Whole(Vec<u8>),
     TooLong,
     End,
@@ -34,7 +34,7 @@ impl LineReader {
     /// Returns the next line.
     ///
     /// Dropping the future loses nothing: all read bytes are in the buffer.
-    pub(super) async fn next(&mut self) -> Line {
+    pub(super) async fn next(&mut self) -> OutputLine {
         loop {
             let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
             if let Some(end) = end {
@@ -42,7 +42,7 @@ impl LineReader {
                 let line = std::mem::replace(&mut self.buffer, rest);
                 self.scanned = 0;
                 if !std::mem::take(&mut self.is_skipping) {
-                    return Line::Whole(line);
+                    return OutputLine::Whole(line);
                 }
                 continue;
             }
@@ -51,11 +51,11 @@ impl LineReader {
                 self.buffer = Vec::new();
                 self.scanned = 0;
                 if !std::mem::replace(&mut self.is_skipping, true) {
-                    return Line::TooLong;
+                    return OutputLine::TooLong;
                 }
             }
             if self.is_over {
-                return Line::End;
+                return OutputLine::End;
             }
             self.buffer.reserve(ROOM);
             if let Ok(0) | Err(_) = self.output.read_buf(&mut self.buffer).await {
@@ -76,9 +76,9 @@ mod tests {
         let mut lines = Vec::new();
         loop {
             match reader.next().await {
-                Line::Whole(line) => lines.push(Some(line.len())),
-                Line::TooLong => lines.push(None),
-                Line::End => return lines,
+                OutputLine::Whole(line) => lines.push(Some(line.len())),
+                OutputLine::TooLong => lines.push(None),
+                OutputLine::End => return lines,
             }
         }
     }

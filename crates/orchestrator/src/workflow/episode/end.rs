@@ -17,7 +17,7 @@ use crate::workflow::begin::BY;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
-use crate::workflow::text::value_of;
+use crate::workflow::text::parse_value;
 
 /// Maximum number of steps named in the warning about steps that the code did not request.
 const MAX_UNASKED: usize = 8;
@@ -76,7 +76,7 @@ impl Episode {
         if self.ledger.has_notes()
             && let Err(error) = self.ledger.commit().await
         {
-            return OperatorError::failed(error);
+            return OperatorError::from_failure(error);
         }
         diverged.into()
     }
@@ -88,11 +88,11 @@ impl Episode {
         if stop != Stop::WaitingApproval {
             let mut finished = RunFinished::new(stop.outcome(), &*text, usage);
             finished.reason = stop.reason();
-            finished.message = message_of(&stop).map(Into::into);
+            finished.message = stop_message(&stop).map(Into::into);
             self.note(finished)?;
         }
         self.commit().await?;
-        Ok(answer(Some(&self.run), stop, value_of(&text), usage))
+        Ok(answer(Some(&self.run), stop, parse_value(&text), usage))
     }
 
     async fn fail(mut self, error: OperatorError) -> Result<Answer, OperatorError> {
@@ -158,7 +158,7 @@ fn parked_below(until: Timestamp, reason: Option<Code>) -> RunParked {
     RunParked::new(until, reason, "runs below are parked")
 }
 
-fn message_of(stop: &Stop) -> Option<String> {
+fn stop_message(stop: &Stop) -> Option<String> {
     match stop {
         Stop::Completed | Stop::WaitingApproval => None,
         Stop::Cancelled => Some("the workflow was cancelled".to_owned()),

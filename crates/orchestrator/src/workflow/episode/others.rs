@@ -12,10 +12,10 @@ use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use serde_json::Value;
 
 use super::Episode;
-use super::steps::dispatched;
+use super::steps::dispatch_target;
 use super::underway::{OpenStep, Settled};
-use crate::books::Opening;
-use crate::workflow::line::Target;
+use crate::books::DispatchOpening;
+use crate::workflow::line::StepTarget;
 
 impl Episode {
     /// Resumes such steps to end them, so that no child run is left open after the run has ended.
@@ -25,16 +25,16 @@ impl Episode {
         let steps = self.ledger.progress().steps.values().filter(|step| step.is_open());
         let others: Vec<_> = steps
             .filter(|step| !self.underway.is_open(&step.dispatched.run))
-            .map(|step| (step.dispatched.clone(), step.given()))
+            .map(|step| (step.dispatched.clone(), step.total_allowance()))
             .collect();
         for (step, given) in others {
             let (run, operator) = (step.run, step.operator);
             let at_hand = left.iter().find(|left| left.run == run);
             let target = at_hand.map(|left| left.target.clone());
-            let target = target.unwrap_or_else(|| Target::Named(Arc::clone(&operator)));
+            let target = target.unwrap_or_else(|| StepTarget::Named(Arc::clone(&operator)));
             let signals = Signals::default();
             signals.push(Signal::cancel());
-            let opening = Opening {
+            let opening = DispatchOpening {
                 run: run.clone(),
                 signals: signals.clone(),
                 at_most: step.at_most.as_deref().copied(),
@@ -51,7 +51,7 @@ impl Episode {
             let open = OpenStep { run, operator, target, unrecorded, signals, answer };
             self.underway.end_other(open, |run, target| async move {
                 let ended = match unrecorded {
-                    true => Err(interrupted()),
+                    true => Err(interrupted_error()),
                     false => end(&*log, &*orchestrator, (run.clone(), target), context).await,
                 };
                 Settled::Ended(run, ended)
@@ -64,17 +64,19 @@ impl Episode {
 async fn end(
     log: &dyn EventLog,
     orchestrator: &dyn Orchestrator,
-    (run, target): (RunId, Target),
+    (run, target): (RunId, StepTarget),
     context: Context,
 ) -> Result<Answer, OrchError> {
     let found: Result<Option<RunSummary>, LogError> = log.summary(&run).await;
     match found {
-        Ok(Some(_)) => dispatched(orchestrator, target, Task::json(Value::Null), context).await,
-        Ok(None) => Err(interrupted()),
-        Err(error) => Err(OperatorError::failed(error).into()),
+        Ok(Some(_)) => {
+            dispatch_target(orchestrator, target, Task::json(Value::Null), context).await
+        }
+        Ok(None) => Err(interrupted_error()),
+        Err(error) => Err(OperatorError::from_failure(error).into()),
     }
 }
 
-fn interrupted() -> OrchError {
-    OperatorError::failed(ToolError::Interrupted).into()
+fn interrupted_error() -> OrchError {
+    OperatorError::from_failure(ToolError::Interrupted).into()
 }

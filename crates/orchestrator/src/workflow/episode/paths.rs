@@ -74,7 +74,7 @@ impl Paths {
     fn path(&mut self, workflow: &str, step: &StepName) -> Result<Arc<str>, OrchError> {
         if step.holds_count() {
             let name = step.scope.iter().chain(&step.name).map(|it| &**it).collect::<Vec<_>>();
-            return Err(OperatorError::failed(InvalidName(name.join("/"))).into());
+            return Err(OperatorError::from_failure(InvalidName(name.join("/"))).into());
         }
         let name = step.name.clone().unwrap_or_else(|| {
             let unnamed = self.unnamed.entry(step.scope.clone()).or_default();

@@ -19,14 +19,14 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::Episode;
-use super::underway::{AnswerSender, OpenStep, Settled, Start};
-use crate::between::{NothingLeft, UNKNOWN_SHARES};
-use crate::books::Opening;
-use crate::books::callers::Below;
+use super::underway::{AnswerSender, ChildStart, OpenStep, Settled};
+use crate::between::{CallerBudgetExhausted, UNKNOWN_SHARES};
+use crate::books::DispatchOpening;
+use crate::books::callers::ChildCaller;
 use crate::ids::new_run_id;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Halt;
-use crate::workflow::line::{StepAsk, StepCaller, Target};
+use crate::workflow::line::{StepAsk, StepCaller, StepTarget};
 use crate::workflow::recorded;
 
 impl Episode {
@@ -72,7 +72,7 @@ impl Episode {
     fn take_new_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
         match self.ledger.progress().refused.get(&path) {
             Some((place, refused)) => {
-                let (place, error) = (*place, recorded::refused(refused));
+                let (place, error) = (*place, recorded::refusal_error(refused));
                 self.tell_recorded(place, ask.answer, Err(error));
                 Ok(())
             }
@@ -90,13 +90,13 @@ impl Episode {
     fn interrupt_lost_step(&mut self, ask: StepAsk, path: Arc<str>) -> Result<(), Halt> {
         let (operator, run) = (Arc::<str>::from(ask.target.name()), new_run_id(self.clock.now()));
         let digest = task_digest(&ask.task);
-        let allowance = Box::new(Allowance::unlimited());
+        let allowance = Box::new(Allowance::without_bounds());
         let mut dispatched =
             OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
         (dispatched.step, dispatched.unrecorded) = (Some(path), true);
         self.ledger.note(dispatched)?;
-        let error = OrchError::from(OperatorError::failed(ToolError::Interrupted));
-        let returned = self.returned((&operator, &run), Usage::free(), Err(&error), true);
+        let error = OrchError::from(OperatorError::from_failure(ToolError::Interrupted));
+        let returned = self.build_returned((&operator, &run), Usage::free(), Err(&error), true);
         let error = recorded::noted_failure(&returned);
         self.ledger.note(returned)?;
         self.tell(ask.answer, Err(error));
@@ -107,7 +107,7 @@ impl Episode {
     fn refuse(&mut self, ask: StepAsk, path: Arc<str>, error: &OrchError) -> Result<(), Halt> {
         let messages = recorded::messages(error, &self.redactor);
         let refused = OperatorRefused::new(ask.target.name(), path, error.code(), messages);
-        let error = recorded::refused(&refused);
+        let error = recorded::refusal_error(&refused);
         self.ledger.note(refused)?;
         self.underway.has_refused = true;
         self.tell(ask.answer, Err(error));
@@ -121,9 +121,13 @@ impl Episode {
         };
         let (run, signals) = (new_run_id(self.clock.now()), Signals::default());
         let (shares, at_most) = (ask.shares.unwrap_or(UNKNOWN_SHARES), ask.task.allowance);
-        let opening =
-            Opening { run: run.clone(), signals: signals.clone(), at_most, is_recorded: can_go_on };
-        let given = match (self.books.begin(opening, shares), self.books.asked()) {
+        let opening = DispatchOpening {
+            run: run.clone(),
+            signals: signals.clone(),
+            at_most,
+            is_recorded: can_go_on,
+        };
+        let given = match (self.books.begin(opening, shares), self.books.request_count()) {
             (Ok(given), _) => given,
             (Err(code), Some(asked)) => {
                 let books = Arc::clone(&self.books);
@@ -134,12 +138,12 @@ impl Episode {
                 return Ok(());
             }
             (Err(code), None) => {
-                let error = NothingLeft::of(ask.target.name(), code);
+                let error = CallerBudgetExhausted::new_error(ask.target.name(), code);
                 return self.refuse(*ask, path, &error);
             }
         };
         let operator: Arc<str> = ask.target.name().into();
-        let allowance = Box::new(given.unwrap_or_else(Allowance::unlimited));
+        let allowance = Box::new(given.unwrap_or_else(Allowance::without_bounds));
         let digest = task_digest(&ask.task);
         let mut dispatched =
             OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
@@ -148,7 +152,7 @@ impl Episode {
         let StepAsk { target, task, answer, .. } = *ask;
         let answer = Some(answer);
         let step = OpenStep { run, operator, target, unrecorded: !can_go_on, signals, answer };
-        self.underway.starting.push(Start {
+        self.underway.starting.push(ChildStart {
             step,
             dispatched: Some(dispatched),
             task,
@@ -160,22 +164,22 @@ impl Episode {
     }
 
     /// Returns whether the operator of a step keeps a record, or the reason that it cannot be started.
-    fn check(&self, target: &Target) -> Result<bool, OrchError> {
+    fn check(&self, target: &StepTarget) -> Result<bool, OrchError> {
         let Some(orchestrator) = &self.orchestrator else {
             let why = "the workflow is not in an orchestrator".to_owned();
             return Err(OrchError::DispatchFailed(why));
         };
         let (is_priced, can_go_on) = match target {
-            Target::Named(name) => {
+            StepTarget::Named(name) => {
                 if let Some(unknown) = orchestrator.unknown(name) {
                     return Err(OrchError::OperatorNotFound(unknown.name.into()));
                 }
                 (orchestrator.is_priced(name), orchestrator.can_go_on(name))
             }
-            Target::AtHand(operator) => (operator.is_priced(), operator.can_go_on()),
+            StepTarget::AtHand(operator) => (operator.is_priced(), operator.can_go_on()),
         };
         match !is_priced && self.books.bounds_cost() {
-            true => Err(NothingLeft::of(target.name(), code::ORCH_PRICE_UNKNOWN)),
+            true => Err(CallerBudgetExhausted::new_error(target.name(), code::ORCH_PRICE_UNKNOWN)),
             false => Ok(can_go_on),
         }
     }
@@ -183,7 +187,7 @@ impl Episode {
     /// Continues a step that was begun before.
     fn begin_again(&mut self, ask: StepAsk, path: &str) -> Result<(), Halt> {
         let Some(step) = self.ledger.progress().steps.get(path) else { return Ok(()) };
-        let (mut dispatched, given) = (step.dispatched.clone(), step.given());
+        let (mut dispatched, given) = (step.dispatched.clone(), step.total_allowance());
         // A child run without a record does not know its grants: it asks for each again.
         let known = if dispatched.unrecorded { step.first_allowance() } else { given };
         let (run, operator) = (dispatched.run.clone(), Arc::clone(&dispatched.operator));
@@ -191,9 +195,9 @@ impl Episode {
         let StepAsk { target, task, answer, .. } = ask;
         let did_nothing = step.did_nothing();
         if unrecorded && !task.idempotent && !did_nothing {
-            let error = OrchError::from(OperatorError::failed(ToolError::Interrupted));
+            let error = OrchError::from(OperatorError::from_failure(ToolError::Interrupted));
             let used = self.books.used_by(&run);
-            let returned = self.returned((&operator, &run), used, Err(&error), unrecorded);
+            let returned = self.build_returned((&operator, &run), used, Err(&error), unrecorded);
             let error = recorded::noted_failure(&returned);
             self.ledger.note(returned)?;
             self.tell(answer, Err(error));
@@ -203,7 +207,7 @@ impl Episode {
             dispatched.attempt += 1;
         }
         let signals = Signals::default();
-        let opening = Opening {
+        let opening = DispatchOpening {
             run: run.clone(),
             signals: signals.clone(),
             at_most: dispatched.at_most.as_deref().copied(),
@@ -214,14 +218,14 @@ impl Episode {
         let step = OpenStep { run, operator, target, unrecorded, signals, answer };
         let (attempt, goes_on) = (dispatched.attempt, true);
         let dispatched = is_tried_again.then_some(dispatched);
-        let start = Start { step, dispatched, task, attempt, goes_on, given: known };
+        let start = ChildStart { step, dispatched, task, attempt, goes_on, given: known };
         self.underway.starting.push(start);
         Ok(())
     }
 
     /// Returns whether a run still has to be started: if its code dropped it before its dispatch was recorded, it never
     /// starts.
-    pub(super) fn is_to_start(&self, start: &Start) -> bool {
+    pub(super) fn is_to_start(&self, start: &ChildStart) -> bool {
         let is_given_up = start.step.answer.as_ref().is_none_or(AnswerSender::is_closed);
         let is_dropped = is_given_up && start.dispatched.is_some();
         if is_dropped {
@@ -231,23 +235,23 @@ impl Episode {
     }
 
     /// Starts a run whose dispatch is durable.
-    pub(super) fn start(&mut self, start: Start) {
-        let Start { step, task, attempt, goes_on, given, .. } = start;
+    pub(super) fn start(&mut self, start: ChildStart) {
+        let ChildStart { step, task, attempt, goes_on, given, .. } = start;
         let Some(orchestrator) = self.orchestrator.clone() else { return };
         let mut context = self.below(&orchestrator);
         (context.run, context.signals) = (Some(step.run.clone()), step.signals.clone());
         (context.attempt, context.goes_on, context.allowance) = (attempt, goes_on, given);
-        context.deadline = self.limit.left().map(|left| self.clock.now().after(left));
+        context.deadline = self.limit.time_left().map(|left| self.clock.now().after(left));
         context.caller = Some(self.caller(&step.run));
         let (run, target) = (step.run.clone(), step.target.clone());
         self.underway.open.push(step);
         self.underway.push(async move {
-            Settled::Ended(run, dispatched(&*orchestrator, target, task, context).await)
+            Settled::Ended(run, dispatch_target(&*orchestrator, target, task, context).await)
         });
     }
 
     pub(super) fn caller(&self, run: &RunId) -> Arc<dyn Caller> {
-        let below = Below { books: Arc::clone(&self.books), run: run.clone() };
+        let below = ChildCaller { books: Arc::clone(&self.books), run: run.clone() };
         let lease = self.ledger.lease().cloned();
         Arc::new(StepCaller { below, line: self.line.clone(), lease })
     }
@@ -273,7 +277,7 @@ impl Episode {
         let StepAsk { target, task, answer, .. } = ask;
         let recorded = self.ledger.progress().step_by_run(&returned.run);
         if recorded.is_some_and(|step| step.dispatched.unrecorded) {
-            self.tell_recorded(place, answer, recorded::unrecorded(returned));
+            self.tell_recorded(place, answer, recorded::read_returned_answer(returned));
             return;
         }
         let Some(orchestrator) = self.orchestrator.clone() else { return };
@@ -284,7 +288,7 @@ impl Episode {
         self.underway.push(async move {
             let result = match returned.outcome {
                 Outcome::Failed => Err(recorded::failure(&*log, &returned).await),
-                _ => dispatched(&*orchestrator, target, task, context).await,
+                _ => dispatch_target(&*orchestrator, target, task, context).await,
             };
             Settled::Recalled(place, answer, result)
         });
@@ -308,7 +312,7 @@ impl Episode {
             }
             Settled::Refilled(ask, path, Ok(())) => self.begin_step(ask, path),
             Settled::Refilled(ask, path, Err(code)) => {
-                let error = NothingLeft::of(ask.target.name(), code);
+                let error = CallerBudgetExhausted::new_error(ask.target.name(), code);
                 self.refuse(*ask, path, &error)
             }
         }
@@ -325,19 +329,21 @@ impl Episode {
         }
         self.books.end(run, result.as_ref().ok(), false);
         let result = match waits {
-            true => Err(OperatorError::failed(WaitsForNothing(Arc::clone(&step.operator))).into()),
+            true => {
+                Err(OperatorError::from_failure(WaitsForNothing(Arc::clone(&step.operator))).into())
+            }
             false => result,
         };
         let used = self.books.used_by(run);
         let of = (&step.operator, run);
-        let mut returned = self.returned(of, used, result.as_ref(), step.unrecorded);
+        let mut returned = self.build_returned(of, used, result.as_ref(), step.unrecorded);
         returned.superseded = step.answer.is_none() && returned.outcome == Outcome::Cancelled;
         self.ledger.note(returned.clone())?;
         if let Some(answer) = step.answer {
             // The code gets the same failure live as later from the record.
             let result = match result {
                 Err(_) => Err(recorded::noted_failure(&returned)),
-                Ok(_) if step.unrecorded => recorded::unrecorded(returned),
+                Ok(_) if step.unrecorded => recorded::read_returned_answer(returned),
                 Ok(answer) => Ok(answer),
             };
             drop(answer.send(result));
@@ -346,7 +352,7 @@ impl Episode {
     }
 
     /// Returns the end of a child run, with its answer if it has no record of its own.
-    fn returned(
+    fn build_returned(
         &self,
         (operator, run): (&Arc<str>, &RunId),
         used: Usage,
@@ -408,21 +414,21 @@ impl Episode {
             return Ok(());
         }
         self.note_wait(&run, &Waiting::new(WaitFor::Budget, Vec::new()))?;
-        let below = Below { books: Arc::clone(&self.books), run: run.clone() };
+        let below = ChildCaller { books: Arc::clone(&self.books), run: run.clone() };
         self.underway.push(async move { Settled::More(run, below.more(given).await, answer) });
         Ok(())
     }
 }
 
-pub(super) async fn dispatched(
+pub(super) async fn dispatch_target(
     orchestrator: &dyn Orchestrator,
-    target: Target,
+    target: StepTarget,
     task: layer0::operator::Task,
     context: Context,
 ) -> Result<Answer, OrchError> {
     match target {
-        Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
-        Target::AtHand(operator) => orchestrator.perform(operator, task, context).await,
+        StepTarget::Named(name) => orchestrator.dispatch(&name, task, context).await,
+        StepTarget::AtHand(operator) => orchestrator.perform(operator, task, context).await,
     }
 }
 

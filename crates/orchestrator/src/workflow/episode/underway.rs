@@ -21,8 +21,8 @@ use super::paths::Paths;
 use crate::books::Books;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Closing;
-use crate::workflow::ledger::Ledger;
-use crate::workflow::line::{StepAsk, Target};
+use crate::workflow::ledger::WorkflowLedger;
+use crate::workflow::line::{StepAsk, StepTarget};
 
 type Work = Pin<Box<dyn Future<Output = Settled> + Send>>;
 pub(super) type Reply = Box<dyn FnOnce() + Send>;
@@ -32,7 +32,7 @@ pub(super) type AnswerSender = oneshot::Sender<Result<Answer, OrchError>>;
 #[derive(Default)]
 pub(in crate::workflow) struct Underway {
     /// Child runs whose dispatch is not yet durable.
-    pub(super) starting: Vec<Start>,
+    pub(super) starting: Vec<ChildStart>,
     pub(super) open: Vec<OpenStep>,
     /// Suspended child runs, to be resumed with the run; their answers stay pending until then.
     pub(super) left: Vec<OpenStep>,
@@ -51,7 +51,7 @@ pub(in crate::workflow) struct Underway {
 }
 
 /// A child run that is about to start.
-pub(super) struct Start {
+pub(super) struct ChildStart {
     pub(super) step: OpenStep,
     /// Event to record first; `None` once recorded.
     pub(super) dispatched: Option<OperatorDispatched>,
@@ -65,7 +65,7 @@ pub(super) struct Start {
 pub(super) struct OpenStep {
     pub(super) run: RunId,
     pub(super) operator: Arc<str>,
-    pub(super) target: Target,
+    pub(super) target: StepTarget,
     pub(super) unrecorded: bool,
     pub(super) signals: Signals,
     /// Sender of the answer; `None` once the step was given up.
@@ -97,7 +97,7 @@ impl Underway {
     }
 
     /// Waits for the end of a step that the code does not wait for.
-    pub(super) fn end_other<W>(&mut self, step: OpenStep, end: impl FnOnce(RunId, Target) -> W)
+    pub(super) fn end_other<W>(&mut self, step: OpenStep, end: impl FnOnce(RunId, StepTarget) -> W)
     where
         W: Future<Output = Settled> + Send + 'static,
     {
@@ -159,7 +159,7 @@ impl Underway {
     }
 
     /// Takes the steps that may start now.
-    pub(super) fn take_starting(&mut self) -> Vec<Start> {
+    pub(super) fn take_starting(&mut self) -> Vec<ChildStart> {
         match self.may_start() {
             true => std::mem::take(&mut self.starting),
             false => Vec::new(),
@@ -205,7 +205,7 @@ impl Underway {
     /// Records child runs that did not end in time as stopped.
     pub(super) fn stop_waiting(
         &mut self,
-        ledger: &mut Ledger,
+        ledger: &mut WorkflowLedger,
         books: &Books,
     ) -> Result<(), Diverged> {
         for OpenStep { run, operator, .. } in self.open.drain(..) {

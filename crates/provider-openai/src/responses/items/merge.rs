@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use backstop_provider_http::CallDraft;
 
-use super::{Body, ItemDraft, Items, Kind};
+use super::{ItemBody, ItemDraft, ItemKind, Items};
 
-impl Body {
+impl ItemBody {
     /// Returns whether this may be the call received at its place: neither name nor id shows that
     /// it is another.
     fn may_be(&self, call: &CallDraft) -> bool {
@@ -37,21 +37,21 @@ impl Items {
     /// Adds items received before that these do not repeat: complete calls and texts, all of a kind
     /// that is missing here, and parts of repeated items.
     pub(in crate::responses) fn or(mut self, heard: Self) -> Self {
-        let has = [Kind::Thought, Kind::Text, Kind::Call].map(|kind| self.has(kind));
+        let has = [ItemKind::Thought, ItemKind::Text, ItemKind::Call].map(|kind| self.has(kind));
         let [has_thoughts, has_text, has_calls] = has;
         let lost_texts = self.unrepeated_texts(&heard);
         let repeated_calls = self.find_repeated_calls(&heard);
         for (position, item) in heard.items.into_iter().enumerate() {
             let is_lost = match item.body.kind() {
-                Kind::Call => !has_calls || item.is_done,
-                Kind::Thought => !has_thoughts,
-                Kind::Served => !self.has_served(&item),
-                Kind::Text => !has_text || lost_texts.contains(&item.at),
+                ItemKind::Call => !has_calls || item.is_done,
+                ItemKind::Thought => !has_thoughts,
+                ItemKind::Served => !self.has_served(&item),
+                ItemKind::Text => !has_text || lost_texts.contains(&item.at),
             };
             let known = match item.body.kind() {
-                Kind::Text if is_lost => None,
-                Kind::Text if !lost_texts.is_empty() => self.repeated_text(&item),
-                Kind::Call => repeated_calls.get(&position).map(|at| &mut self.items[*at]),
+                ItemKind::Text if is_lost => None,
+                ItemKind::Text if !lost_texts.is_empty() => self.repeated_text(&item),
+                ItemKind::Call => repeated_calls.get(&position).map(|at| &mut self.items[*at]),
                 kind => {
                     let here = self.by_place.get(&(kind, item.at)).copied();
                     here.map(|at| &mut self.items[at])
@@ -59,20 +59,20 @@ impl Items {
             };
             match (known, &item.body) {
                 // Its place is the one that was streamed.
-                (Some(known), Body::Text { phase: heard, .. }) => {
+                (Some(known), ItemBody::Text { phase: heard, .. }) => {
                     known.at = item.at;
-                    if let Body::Text { phase, .. } = &mut known.body {
+                    if let ItemBody::Text { phase, .. } = &mut known.body {
                         *phase = phase.take().or_else(|| heard.clone());
                     }
                 }
-                (Some(known), Body::Call(call)) => {
+                (Some(known), ItemBody::Call(call)) => {
                     known.at = item.at;
-                    if let Body::Call(known) = &mut known.body {
+                    if let ItemBody::Call(known) = &mut known.body {
                         known.fill(call);
                     }
                 }
-                (Some(known), Body::Thought { parts: more, data: wanted, id: name }) => {
-                    if let Body::Thought { parts, data, id } = &mut known.body {
+                (Some(known), ItemBody::Thought { parts: more, data: wanted, id: name }) => {
+                    if let ItemBody::Thought { parts, data, id } = &mut known.body {
                         if !has_thoughts {
                             parts.clone_from(more);
                         }
@@ -105,11 +105,11 @@ impl Items {
         }
         for step in [Match::Id, Match::Words, Match::Place] {
             for (position, item) in heard.items.iter().enumerate() {
-                let Body::Call(call) = &item.body else { continue };
+                let ItemBody::Call(call) = &item.body else { continue };
                 if found.contains_key(&position) {
                     continue;
                 }
-                let here = self.by_place.get(&(Kind::Call, item.at)).copied();
+                let here = self.by_place.get(&(ItemKind::Call, item.at)).copied();
                 let at = match step {
                     Match::Id => self.by_call_id.get(&call.id).copied(),
                     Match::Words => item.body.words().and_then(|words| {

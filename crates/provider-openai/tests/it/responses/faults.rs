@@ -28,7 +28,7 @@ async fn an_unknown_status_keeps_the_text() {
             [(Reply::json(200, &body), false), (Reply::events(format!("data: {end}\n\n")), true)];
         for (reply, streamed) in replies {
             let answer = ask(reply, streamed).await.unwrap();
-            assert_eq!(answer.stop_reason, StopReason::named(word), "{body}");
+            assert_eq!(answer.stop_reason, StopReason::from_word(word), "{body}");
             assert_eq!(&*answer.text, "so far", "{body}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::{ApprovalGranted, RunRecovered, ToolRequested, ToolResponded};
 use layer0::id::{ApprovalId, CallId};
 
-use super::{Batch, Call, CallState, Held, Place, Sorted};
+use super::{BatchCall, CallBatch, CallIndex, CallState, HeldCall, Sorted};
 use crate::io::{Approval, EffectId, Misuse};
 
 /// State of a call that waits for a person, in errors.
@@ -13,7 +13,7 @@ const HELD: &str = "a person has to agree to the call";
 /// Error for a fact about a call that names another tool.
 const OTHER_TOOL: &str = "the call is of another tool";
 
-impl Held {
+impl HeldCall {
     /// Checks that this person may decide it.
     pub(crate) fn check_by(&self, by: &Arc<str>) -> Result<(), Misuse> {
         let Approval { id, approvers, .. } = &self.approval;
@@ -57,15 +57,15 @@ impl Held {
     }
 }
 
-impl Batch {
-    pub(super) fn find(&self, id: &CallId) -> Result<Place, Misuse> {
+impl CallBatch {
+    pub(super) fn find(&self, id: &CallId) -> Result<CallIndex, Misuse> {
         self.look_up(id).map(|(place, _)| place)
     }
 
-    fn look_up(&self, id: &CallId) -> Result<(Place, &Call), Misuse> {
+    fn look_up(&self, id: &CallId) -> Result<(CallIndex, &BatchCall), Misuse> {
         let found = self.calls.iter().enumerate().find(|(_, call)| call.id == *id);
         let (index, call) = found.ok_or_else(|| Misuse::UnknownCall(id.clone()))?;
-        Ok((Place(index), call))
+        Ok((CallIndex(index), call))
     }
 
     /// Checks that the call may run.
@@ -73,7 +73,7 @@ impl Batch {
         &self,
         requested: &ToolRequested,
         expected: u32,
-    ) -> Result<Place, Misuse> {
+    ) -> Result<CallIndex, Misuse> {
         let event = "tool.requested";
         let (place, call) = self.look_up(&requested.call_id)?;
         let unexpected = |state| Err(Misuse::Unexpected { event, state });
@@ -100,7 +100,7 @@ impl Batch {
         &self,
         answered: Option<EffectId>,
         responded: &ToolResponded,
-    ) -> Result<Place, Misuse> {
+    ) -> Result<CallIndex, Misuse> {
         let (place, call) = self.look_up(&responded.call_id)?;
         let unexpected = |state| Err(Misuse::Unexpected { event: "tool.responded", state });
         let open = match &call.state {
@@ -126,15 +126,19 @@ impl Batch {
     }
 
     /// Checks that the call is running, so that it can be tried again.
-    pub(crate) fn check_running(&self, event: &'static str, id: &CallId) -> Result<Place, Misuse> {
+    pub(crate) fn check_running(
+        &self,
+        event: &'static str,
+        id: &CallId,
+    ) -> Result<CallIndex, Misuse> {
         match self.look_up(id)? {
-            (place, Call { state: CallState::Open { .. }, .. }) => Ok(place),
+            (place, BatchCall { state: CallState::Open { .. }, .. }) => Ok(place),
             _ => Err(Misuse::Unexpected { event, state: "the call is not running" }),
         }
     }
 
     /// Checks that the call is running, and has no open request to a person.
-    pub(crate) fn check_ask(&self, id: &CallId) -> Result<(Place, &Arc<str>), Misuse> {
+    pub(crate) fn check_ask(&self, id: &CallId) -> Result<(CallIndex, &Arc<str>), Misuse> {
         let event = "approval.requested";
         let place = self.check_running(event, id)?;
         let call = &self.calls[place.0];
@@ -145,7 +149,7 @@ impl Batch {
     }
 
     /// Checks that an error can be stored for the call.
-    pub(crate) fn check_store(&self, id: &CallId) -> Result<Place, Misuse> {
+    pub(crate) fn check_store(&self, id: &CallId) -> Result<CallIndex, Misuse> {
         let (place, call) = self.look_up(id)?;
         match (&call.state, &call.stored) {
             (CallState::Answered { .. }, _) => Err(Misuse::AlreadyAnswered(id.clone())),
@@ -158,7 +162,7 @@ impl Batch {
     }
 
     /// Checks that the call waits to be admitted.
-    pub(crate) fn check_hold(&self, id: &CallId) -> Result<Place, Misuse> {
+    pub(crate) fn check_hold(&self, id: &CallId) -> Result<CallIndex, Misuse> {
         let (place, call) = self.look_up(id)?;
         match call.state {
             CallState::Asked => Ok(place),
@@ -171,7 +175,11 @@ impl Batch {
     }
 
     /// Checks that this approval is open, for this call.
-    pub(crate) fn check_approval(&self, id: &ApprovalId, call: &CallId) -> Result<Held, Misuse> {
+    pub(crate) fn check_approval(
+        &self,
+        id: &ApprovalId,
+        call: &CallId,
+    ) -> Result<HeldCall, Misuse> {
         let found = |place| self.held_at(place).or_else(|| self.asking_at(place));
         let held = self.find(call).ok().and_then(found);
         held.filter(|held| held.approval.id == *id)

@@ -6,27 +6,27 @@ use layer0::event::{ToolResolved, ToolResponded};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
 
-use super::{Batch, Call, CallState, Place};
+use super::{BatchCall, CallBatch, CallIndex, CallState};
 use crate::io::Approval;
 
 /// The places of calls that a process that died left open and that do not simply run again.
 #[derive(Default)]
 pub(crate) struct Sorted {
     /// Calls that are answered as interrupted.
-    pub(crate) interrupted: Vec<Place>,
+    pub(crate) interrupted: Vec<CallIndex>,
     /// Calls whose tools are probed.
-    pub(crate) probing: Vec<Place>,
+    pub(crate) probing: Vec<CallIndex>,
 }
 
 /// Open steps of a batch after a process died.
 #[derive(Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnfinishedCalls {
     /// Calls that run again.
-    pub(crate) rerun: Vec<Place>,
+    pub(crate) rerun: Vec<CallIndex>,
     /// Calls that a person settled, with the resulting answers.
-    pub(crate) settled: Vec<(Place, ToolResponded)>,
+    pub(crate) settled: Vec<(CallIndex, ToolResponded)>,
     /// Calls that have not begun according to the record, and may have run in lost events.
-    pub(crate) doubtful: Vec<Place>,
+    pub(crate) doubtful: Vec<CallIndex>,
     /// Calls that were not admitted yet.
     pub(crate) asked: Vec<CallId>,
     /// Calls that a person approved.
@@ -37,38 +37,38 @@ pub(crate) struct Unfinished {
     pub(crate) held: Vec<Approval>,
 }
 
-impl Call {
+impl BatchCall {
     fn settlement(&self) -> Option<ToolResponded> {
         let settled =
             self.settled.as_ref().filter(|_| matches!(self.state, CallState::Open { .. }))?;
         let (id, tool, output) = (self.id.clone(), Arc::clone(&self.tool), settled.output.clone());
-        Some(ToolResponded::settled(id, tool, settled.verdict, output))
+        Some(ToolResponded::from_verdict(id, tool, settled.verdict, output))
     }
 }
 
-impl Batch {
+impl CallBatch {
     /// Stores the settlement of a running call.
-    pub(crate) fn settle(&mut self, place: Place, resolved: &ToolResolved) {
+    pub(crate) fn settle(&mut self, place: CallIndex, resolved: &ToolResolved) {
         self.calls[place.0].settled = Some(Box::new(resolved.clone()));
     }
 
     /// Returns whether a person settled a running call.
     pub(crate) fn is_settled(&self, id: &CallId) -> bool {
-        self.settlement_of(id).is_some()
+        self.find_settlement(id).is_some()
     }
 
-    pub(crate) fn settlement_of(&self, id: &CallId) -> Option<ToolResponded> {
+    pub(crate) fn find_settlement(&self, id: &CallId) -> Option<ToolResponded> {
         self.find(id).ok().and_then(|place| self.settlement_at(place))
     }
 
     /// Returns the answer of a running call that a person settled.
-    pub(crate) fn settlement_at(&self, place: Place) -> Option<ToolResponded> {
+    pub(crate) fn settlement_at(&self, place: CallIndex) -> Option<ToolResponded> {
         self.calls[place.0].settlement()
     }
 
     /// Returns the running calls that a person settled, with their answers.
-    pub(crate) fn settled(&self) -> Vec<(Place, ToolResponded)> {
-        let places = (0..self.calls.len()).map(Place);
+    pub(crate) fn settled_calls(&self) -> Vec<(CallIndex, ToolResponded)> {
+        let places = (0..self.calls.len()).map(CallIndex);
         places.filter_map(|place| Some((place, self.settlement_at(place)?))).collect()
     }
 
@@ -84,22 +84,23 @@ impl Batch {
 
     /// Returns the steps to repeat after a process died. Tools that are not `repeatable` are called only if they
     /// certainly did not run.
-    pub(crate) fn unfinished(
+    pub(crate) fn take_unfinished(
         &mut self,
         sorted: &Sorted,
         repeatable: impl Fn(&str) -> bool,
-    ) -> Unfinished {
+    ) -> UnfinishedCalls {
         self.is_copied = false;
         let has_lost = std::mem::take(&mut self.is_doubtful);
         let has_not_begun = |state: &CallState| {
             !matches!(state, CallState::Open { .. } | CallState::Answered { .. })
         };
         let is_doubtful =
-            |call: &Call| has_lost && has_not_begun(&call.state) && !repeatable(&call.tool);
-        let is_sorted =
-            |place: Place| sorted.interrupted.contains(&place) || sorted.probing.contains(&place);
-        let mut unfinished = Unfinished::default();
-        for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
+            |call: &BatchCall| has_lost && has_not_begun(&call.state) && !repeatable(&call.tool);
+        let is_sorted = |place: CallIndex| {
+            sorted.interrupted.contains(&place) || sorted.probing.contains(&place)
+        };
+        let mut unfinished = UnfinishedCalls::default();
+        for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (CallIndex(at), call)) {
             if is_doubtful(call) {
                 unfinished.doubtful.push(place);
                 continue;

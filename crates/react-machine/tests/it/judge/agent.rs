@@ -63,7 +63,7 @@ pub(crate) fn setup(rules: &Rules) -> (CheckedDefinition, Setup) {
 
 pub(super) fn allowance(room: Room) -> Allowance {
     let small = |limit: Option<u64>| limit.map(|limit| u32::try_from(limit).unwrap());
-    let mut allowance = Allowance::unlimited();
+    let mut allowance = Allowance::without_bounds();
     (allowance.model_calls, allowance.tool_calls) = (small(room.attempts), small(room.executions));
     (allowance.input_tokens, allowance.output_tokens) = (room.input_tokens, room.output_tokens);
     allowance.total_tokens = room.total_tokens;

@@ -49,7 +49,8 @@ impl Player {
     }
 
     pub(super) fn settle(&mut self, pick: usize, happened: bool) -> bool {
-        let unsettled: Vec<CallId> = self.machine.unsettled().map(|(id, _)| id.clone()).collect();
+        let unsettled: Vec<CallId> =
+            self.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
         let Some(call) = unsettled.get(pick % unsettled.len().max(1)).cloned() else {
             return false;
         };
@@ -77,13 +78,14 @@ impl Player {
         self.accept(ToolProbed::new(call.clone(), verdict, output.clone()));
         let tool = self.judge.tool_name(&call);
         let answer = self.machine.settlement(&call);
-        let answer = answer.unwrap_or_else(|| ToolResponded::settled(call, tool, verdict, output));
+        let answer =
+            answer.unwrap_or_else(|| ToolResponded::from_verdict(call, tool, verdict, output));
         self.accept(answer);
         true
     }
 
     pub(super) fn give_budget(&mut self, kind: u8) {
-        let mut more = Allowance::unlimited();
+        let mut more = Allowance::without_bounds();
         (more.model_calls, more.tool_calls) = (Some(2), Some(u32::from(kind)));
         (more.input_tokens, more.output_tokens, more.total_tokens) = (Some(9), Some(9), Some(9));
         let more = (kind > 0).then_some(more);
@@ -106,14 +108,14 @@ impl Player {
     }
 
     pub(super) fn return_all(&mut self, call: &CallId) {
-        let of_call = |open: &Dispatch| open.call_id == *call;
+        let of_call = |open: &ChildDispatch| open.call_id == *call;
         while let Some(open) = self.machine.open_dispatches().iter().find(|open| of_call(open)) {
             let open = open.clone();
             self.return_one(&open, 1);
         }
     }
 
-    fn return_one(&mut self, open: &Dispatch, attempts: u32) {
+    fn return_one(&mut self, open: &ChildDispatch, attempts: u32) {
         let (operator, run) = (open.operator.clone(), open.run.clone());
         let usage = used_of(&open.allowance, attempts);
         let returned = OperatorReturned::new(operator, run, Outcome::Completed, None, usage);

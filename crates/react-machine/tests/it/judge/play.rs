@@ -166,7 +166,7 @@ impl Player {
             2 => StopReason::Pause,
             3 => StopReason::ContextExceeded,
             4 => StopReason::Malformed,
-            5 => StopReason::named("abducted"),
+            5 => StopReason::from_word("abducted"),
             6 => StopReason::End,
             7 => StopReason::ContentFilter,
             _ => StopReason::ToolUse,
@@ -223,7 +223,7 @@ impl Player {
 
     fn refuse(&mut self, call: &ToolCall, reason: &'static str) {
         let (id, name) = (call.id.clone(), call.name.clone());
-        self.accept(ToolResponded::refused(id, name, reason, "Cancelled"));
+        self.accept(ToolResponded::refusal(id, name, reason, "Cancelled"));
     }
 
     fn answer_tool(&mut self, pick: usize, result: u8) {
@@ -234,19 +234,19 @@ impl Player {
             return self.accept(answer);
         }
         // The answer of a call whose run below is open is refused.
-        let early = ToolResponded::succeeded(call.clone(), tool.clone(), json!("early"), 1);
+        let early = ToolResponded::success(call.clone(), tool.clone(), json!("early"), 1);
         if self.machine.open_dispatches().iter().any(|open| open.call_id == call) {
             assert!(!self.offer(early), "what is below would be lost");
             self.return_all(&call);
         }
         let answer = match result {
-            0 | 1 => ToolResponded::succeeded(call, tool, json!(result), 1),
+            0 | 1 => ToolResponded::success(call, tool, json!(result), 1),
             2 | 3 => {
                 let failure = ToolFailure::new("tool.execution_failed", "broken");
-                ToolResponded::failed(call, tool, "broken", 1, failure)
+                ToolResponded::failure(call, tool, "broken", 1, failure)
             }
-            4 => ToolResponded::refused(call, tool, "tool.timeout", "timed out"),
-            _ => ToolResponded::refused(call, tool, "tool.invalid_input", "no"),
+            4 => ToolResponded::refusal(call, tool, "tool.timeout", "timed out"),
+            _ => ToolResponded::refusal(call, tool, "tool.invalid_input", "no"),
         };
         self.accept(answer);
     }

@@ -22,7 +22,7 @@ pub(crate) struct Player {
     pub(crate) rules: Rules,
     pub(crate) judge: Judge,
     pub(crate) history: Vec<Happening>,
-    pub(crate) log: Vec<Entry>,
+    pub(crate) log: Vec<MachineEntry>,
     pub(super) now: i64,
     pub(super) model: Option<ModelCall>,
     pub(super) batches: Vec<ToolBatch>,
@@ -86,7 +86,7 @@ impl Player {
 
     pub(super) fn accept_at(&mut self, at: Timestamp, fact: impl Into<EventKind>) {
         let fact = fact.into();
-        if let Err(refused) = self.machine.handle(Input::fact(at, fact.clone())) {
+        if let Err(refused) = self.machine.handle(MachineInput::fact(at, fact.clone())) {
             let events: Vec<_> = self.log.iter().map(|it| it.kind.event_type()).collect();
             panic!("{refused}: {fact:?}\n{events:?}\n{:#?}", self.rules);
         }
@@ -96,7 +96,7 @@ impl Player {
     /// Gives the machine a fact that it may refuse.
     pub(super) fn offer(&mut self, fact: impl Into<EventKind>) -> bool {
         let at = self.at();
-        let taken = self.machine.handle(Input::fact(at, fact)).is_ok();
+        let taken = self.machine.handle(MachineInput::fact(at, fact)).is_ok();
         self.drain();
         taken
     }
@@ -104,10 +104,10 @@ impl Player {
     pub(super) fn drain(&mut self) {
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => self.record(entry),
-                Output::Perform(effect) => self.perform(effect),
-                Output::Wait => break,
-                Output::Finish(_) => {
+                MachineOutput::Append(entry) => self.record(entry),
+                MachineOutput::Perform(effect) => self.perform(effect),
+                MachineOutput::Wait => break,
+                MachineOutput::Finish(_) => {
                     self.drop_in_flight();
                     break;
                 }
@@ -121,7 +121,8 @@ impl Player {
     fn rest(&mut self) {
         let open = self.machine.open_approvals();
         let mut approvals: Vec<_> = open.map(|it| it.id.as_str().to_owned()).collect();
-        let mut unsettled: Vec<_> = self.machine.unsettled().map(|(id, _)| id.clone()).collect();
+        let mut unsettled: Vec<_> =
+            self.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
         approvals.sort();
         unsettled.sort();
         self.tell(Happening::Rest(Status {
@@ -133,7 +134,7 @@ impl Player {
         }));
     }
 
-    pub(super) fn record(&mut self, entry: Entry) {
+    pub(super) fn record(&mut self, entry: MachineEntry) {
         let (at, kind) = (entry.at.as_millis(), entry.kind.clone());
         if let EventKind::ToolResponded(it) = &kind {
             self.running.retain(|call| *call != it.call_id);
@@ -143,47 +144,47 @@ impl Player {
         self.tell(Happening::Event { at, kind });
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: MachineAction) {
         let performed = match effect {
-            Effect::CallModel(call) => {
+            MachineAction::CallModel(call) => {
                 let (number, attempts_before) = (call.call, call.attempts_before);
                 self.model = Some(call);
                 Performed::CallModel { call: number, attempts_before }
             }
-            Effect::AdmitTools(batch) => {
+            MachineAction::AdmitTools(batch) => {
                 let calls = batch.calls.iter().map(|call| call.id.clone()).collect();
                 let (max, approved) = (u64::from(batch.max_executions), batch.approved);
                 self.batches.push(batch);
                 Performed::Admit { calls, max_executions: max, approved }
             }
-            Effect::RunTool(run) => {
+            MachineAction::RunTool(run) => {
                 self.running.push(run.call_id.clone());
                 Performed::Run(run.call_id)
             }
-            Effect::Rerun { call_id, .. } => {
+            MachineAction::Rerun { call_id, .. } => {
                 self.running.push(call_id.clone());
                 Performed::Rerun(call_id)
             }
-            Effect::Probe { call_id, .. } => {
+            MachineAction::Probe { call_id, .. } => {
                 self.probing.push(call_id.clone());
                 Performed::Probe(call_id)
             }
-            Effect::ReadMemory { .. } => {
+            MachineAction::ReadMemory { .. } => {
                 self.memory = Some(true);
                 Performed::ReadMemory
             }
-            Effect::WriteMemory { .. } => {
+            MachineAction::WriteMemory { .. } => {
                 self.memory = Some(false);
                 Performed::WriteMemory
             }
-            Effect::RunHooks(pause) => {
+            MachineAction::RunHooks(pause) => {
                 if matches!(pause, Pause::RunEnd(_)) {
                     self.drop_in_flight();
                 }
                 Performed::Hooks(pause.point().as_str())
             }
-            Effect::AskBudget { given } => Performed::AskBudget { given },
-            Effect::AskApproval(approval) => {
+            MachineAction::AskBudget { given } => Performed::AskBudget { given },
+            MachineAction::AskApproval(approval) => {
                 Performed::AskApproval(approval.id.as_str().to_owned())
             }
             other => panic!("unknown effect {other:?}"),
@@ -216,7 +217,7 @@ impl Player {
     pub(crate) fn recover(&mut self) {
         // Child runs that no call continues ended with the process.
         let open = self.machine.open_dispatches().to_vec();
-        let going_on = |open: &&Dispatch| self.machine.is_gone_on_with(&open.call_id);
+        let going_on = |open: &&ChildDispatch| self.machine.is_gone_on_with(&open.call_id);
         let (_, dead): (Vec<_>, Vec<_>) = open.iter().partition(going_on);
         for dead in dead {
             let usage = super::below::used_of(&dead.allowance, 0);
@@ -225,7 +226,7 @@ impl Player {
             let returned = OperatorReturned::new(operator, run, outcome, None, usage);
             self.accept_at(self.machine.now(), returned);
         }
-        let lost = self.machine.lost();
+        let lost = self.machine.find_lost_steps();
         self.accept(lost);
         self.running.extend(self.judge.calls_that_resume());
     }

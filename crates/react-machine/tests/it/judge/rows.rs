@@ -1,7 +1,7 @@
 //! The row of a run: the state that lists and workers see, folded from its events.
 
 use backstop_event_log::{RunState, RunSummary};
-use backstop_react_machine::{Entry, Machine};
+use backstop_react_machine::{Machine, MachineEntry};
 use layer0::event::Event;
 
 /// The row of a run, as a log folds it.
@@ -13,8 +13,8 @@ impl Row {
         Self(RunSummary::new("run_1".into()))
     }
 
-    pub(super) fn read(&mut self, entry: &Entry) {
-        let Entry { seq, at, actor, kind, .. } = entry.clone();
+    pub(super) fn read(&mut self, entry: &MachineEntry) {
+        let MachineEntry { seq, at, actor, kind, .. } = entry.clone();
         self.0.apply(&Event::new("run_1", seq, at, actor, kind));
     }
 

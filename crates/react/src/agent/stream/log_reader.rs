@@ -82,7 +82,7 @@ impl LogReader {
                 let next = self.ahead.front().map(|record| record.seq);
                 let last = next.map_or(to, |next| to.min(next.saturating_sub(1)));
                 self.advance(last, to);
-                let error = LogError::tampered(from, "it is missing");
+                let error = LogError::tampered_event(from, "it is missing");
                 return Poll::Ready(Some(Err(UnreadEvents { from, to: last, error })));
             }
             let Some(log) = &self.log else { return Poll::Ready(None) };

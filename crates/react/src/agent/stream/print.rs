@@ -9,7 +9,7 @@ use layer0::stop::Outcome;
 
 use super::{RunStream, StreamItem};
 use crate::error::RunFailure;
-use crate::live::Piece;
+use crate::live::LivePiece;
 use crate::outcome::RunOutcome;
 
 impl RunStream {
@@ -42,10 +42,10 @@ impl RunStream {
     /// As [`RunStream::finish`].
     pub async fn write_to(mut self, writer: impl Write) -> Result<RunOutcome, RunFailure> {
         let mut printer =
-            Printer { writer: Some(writer), is_in_line: false, has_text: false, last: None };
+            StreamPrinter { writer: Some(writer), is_in_line: false, has_text: false, last: None };
         loop {
             match self.next().await {
-                Some(StreamItem::Delta { piece: Piece::Text(text), .. }) => printer.text(&text),
+                Some(StreamItem::Delta { piece: LivePiece::Text(text), .. }) => printer.text(&text),
                 Some(StreamItem::Logged(event)) => printer.event(&event),
                 Some(StreamItem::Ended(result)) => {
                     printer.end_line();
@@ -53,13 +53,15 @@ impl RunStream {
                 }
                 Some(StreamItem::Unread { from, to, error }) => printer.unread(from, to, &error),
                 Some(StreamItem::Delta { .. }) => {}
-                None => return Err(RunFailure::lost(self.run.clone(), self.session.clone())),
+                None => {
+                    return Err(RunFailure::from_lost_task(self.run.clone(), self.session.clone()));
+                }
             }
         }
     }
 }
 
-struct Printer<W> {
+struct StreamPrinter<W> {
     /// `None` after a failed write.
     writer: Option<W>,
     /// Whether the last line is unfinished.
@@ -70,7 +72,7 @@ struct Printer<W> {
     last: Option<char>,
 }
 
-impl<W: Write> Printer<W> {
+impl<W: Write> StreamPrinter<W> {
     fn event(&mut self, event: &Event) {
         let what = describe(&event.kind);
         match &event.kind {

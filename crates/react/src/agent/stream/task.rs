@@ -13,8 +13,8 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::guarded::drop_guarded;
 use crate::error::RunFailure;
-use crate::feed::{Feed, RunResult};
-use crate::run::start::Start;
+use crate::feed::{RunResult, StreamFeed};
+use crate::run::start::StartingRun;
 
 type RunFuture = Pin<Box<dyn Future<Output = RunResult> + Send>>;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -30,7 +30,11 @@ pub(super) struct RunTask {
 }
 
 impl RunTask {
-    pub(super) fn new(start: Box<Start>, feed: Arc<Feed>, clock: &Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        start: Box<StartingRun>,
+        feed: Arc<StreamFeed>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let end = EndOnDrop { feed, run: start.run.clone(), session: start.session.clone() };
         let run: RunFuture = Box::pin(async move { start.run().await });
         let run = Arc::new(Mutex::new(Some(run)));
@@ -84,7 +88,7 @@ impl Drop for RunTask {
 }
 
 struct EndOnDrop {
-    feed: Arc<Feed>,
+    feed: Arc<StreamFeed>,
     run: RunId,
     session: SessionId,
 }
@@ -92,6 +96,6 @@ struct EndOnDrop {
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
         // No effect if the run has ended: its end is known already.
-        self.feed.end(Err(RunFailure::lost(self.run.clone(), self.session.clone())));
+        self.feed.end(Err(RunFailure::from_lost_task(self.run.clone(), self.session.clone())));
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn given_up(
     error: ProviderError,
     is_limited: bool,
 ) -> AttemptEnd {
-    let attempted = record.attempted(billed, Some(&error), None);
+    let attempted = record.build_model_attempted(billed, Some(&error), None);
     gave_up(effects, attempted, error, is_limited)
 }
 

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_provider::ProviderError;
-use backstop_retry::{Decision, RetryPolicy, Tried, first_to_pass, first_to_retry};
+use backstop_retry::{RetryContext, RetryDecision, RetryPolicy, first_to_pass, first_to_retry};
 use layer0::Code;
 use layer0::failure::{Chain, ErrorText, Failure};
 use layer0::usage::{Usage, nanousd};
 
 use super::given_up::given_up;
 use crate::effect::effects::Effects;
-use crate::endpoint::{AttemptRecord, CountedUsage, Endpoint};
-use crate::journal::{Attempt, AttemptEnd, Parking};
-use crate::pool::{LeftProvider, ModelStack, Picking, Pool};
+use crate::endpoint::{AttemptRecord, CountedUsage, ModelEndpoint};
+use crate::journal::{AttemptEnd, ModelAttempt, Parking};
+use crate::pool::{EndpointPool, LeftProvider, ModelStack, Picking};
 
 /// The endpoint of an attempt, and the attempt's usage.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
-    pub(super) pool: &'a Pool,
-    pub(super) endpoint: &'a Endpoint,
+    pub(super) pool: &'a EndpointPool,
+    pub(super) endpoint: &'a ModelEndpoint,
     pub(super) place: usize,
     pub(super) record: &'a AttemptRecord,
     /// Tokens of the attempt, if known.
@@ -29,7 +29,7 @@ pub(super) struct At<'a> {
 /// The decision on the failure that represents all endpoints of a pool.
 struct AttemptVerdict {
     error: ProviderError,
-    decision: Decision,
+    decision: RetryDecision,
     /// The endpoint with the failure.
     place: usize,
 }
@@ -41,14 +41,14 @@ struct Return {
     left: usize,
     /// The endpoint to ask first.
     place: usize,
-    decision: Decision,
+    decision: RetryDecision,
 }
 
 /// Decides what follows a failed attempt.
-pub(super) fn failed(
+pub(super) fn handle_failure(
     effects: &Effects,
     at: &At<'_>,
-    mut attempt: Box<Attempt>,
+    mut attempt: Box<ModelAttempt>,
     error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
@@ -61,21 +61,22 @@ pub(super) fn failed(
         pool.let_rest(endpoint, facts.retry);
     }
     let AttemptVerdict { error, decision, place } = decide(effects, at, &attempt, error);
-    let attempted =
-        |error: &ProviderError, delay| Box::new(record.attempted(billed, Some(error), Some(delay)));
+    let attempted = |error: &ProviderError, delay| {
+        Box::new(record.build_model_attempted(billed, Some(error), Some(delay)))
+    };
     match decision {
-        Decision::Again(delay) => {
+        RetryDecision::Again(delay) => {
             tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
             let attempted = attempted(&error, delay);
             attempt.elapsed = attempt.elapsed.saturating_add(delay);
             attempt.paid_by = Some((attempt.provider, place));
             AttemptEnd::Again(attempted, delay, attempt)
         }
-        Decision::Beside => {
+        RetryDecision::Beside => {
             tracing::debug!(code = error.code(), "asking another endpoint of the model");
             AttemptEnd::Again(attempted(&error, Duration::ZERO), Duration::ZERO, attempt)
         }
-        Decision::Next { .. } => {
+        RetryDecision::Next { .. } => {
             tracing::warn!(code = error.code(), "asking another provider");
             let mut attempted = attempted(&error, Duration::ZERO);
             let next = attempt.next_provider();
@@ -84,7 +85,7 @@ pub(super) fn failed(
             attempted.next_provider = label(effects, next);
             AttemptEnd::Again(attempted, Duration::ZERO, attempt)
         }
-        _ => ended(effects, at, attempt, AttemptVerdict { error, decision, place }),
+        _ => end_call(effects, at, attempt, AttemptVerdict { error, decision, place }),
     }
 }
 
@@ -93,15 +94,16 @@ pub(super) fn failed(
 fn decide(
     effects: &Effects,
     at: &At<'_>,
-    attempt: &Attempt,
+    attempt: &ModelAttempt,
     error: ProviderError,
 ) -> AttemptVerdict {
     let At { pool, endpoint, place, .. } = *at;
     let facts = error.facts();
-    let mut tried = attempt.tried(effects, place);
+    let mut tried = attempt.count_tries(effects, place);
     let others = pool.others(place, &attempt.picking(effects), tried.has_next);
     (tried.is_another_free, tried.another_in) = (others.is_free, others.wait);
-    let is_going_on = |decision| matches!(decision, Decision::Again(_) | Decision::Beside);
+    let is_going_on =
+        |decision| matches!(decision, RetryDecision::Again(_) | RetryDecision::Beside);
     let mut decision = endpoint.retry.decide(&error, tried);
     if !is_going_on(decision) && others.can_probe {
         tried.is_another_free = true;
@@ -118,7 +120,7 @@ fn decide(
     let (mut error, decision, place) = match lead {
         None => (decision.settle(error, tried), decision, place),
         Some((lead, endpoint)) => {
-            let tried = attempt.tried(effects, lead.place);
+            let tried = attempt.count_tries(effects, lead.place);
             let error = lead.error(attempt.elapsed);
             let decision = endpoint.retry.decide(&error, tried);
             (decision.settle(error, tried), decision, lead.place)
@@ -129,17 +131,20 @@ fn decide(
 }
 
 /// Ends the call, or returns to a provider that was left with attempts to spare and is available again soon.
-fn ended(
+fn end_call(
     effects: &Effects,
     At { record, billed, .. }: &At<'_>,
-    mut attempt: Box<Attempt>,
+    mut attempt: Box<ModelAttempt>,
     AttemptVerdict { mut error, decision, place }: AttemptVerdict,
 ) -> AttemptEnd {
     let now = attempt.elapsed;
     let returned = attempt.find_return(effects);
-    if let Some(Return { left, place: returns_to, decision: Decision::Again(delay) }) = returned {
+    if let Some(Return { left, place: returns_to, decision: RetryDecision::Again(delay) }) =
+        returned
+    {
         tracing::warn!(code = error.code(), ?delay, "asking a provider again that was left");
-        let mut attempted = Box::new(record.attempted(*billed, Some(&error), Some(delay)));
+        let mut attempted =
+            Box::new(record.build_model_attempted(*billed, Some(&error), Some(delay)));
         let back = attempt.left.remove(left);
         attempted.next_provider = label(effects, back.provider);
         attempt.leave(place, &error);
@@ -148,12 +153,14 @@ fn ended(
         return AttemptEnd::Again(attempted, delay, attempt);
     }
     let of_left = match returned {
-        Some(Return { left, decision: Decision::Park(wait), .. }) => Some((left, wait)),
+        Some(Return { left, decision: RetryDecision::Park(wait), .. }) => Some((left, wait)),
         _ => None,
     };
     let parked = match (decision, of_left) {
-        (Decision::Park(wait), Some((left, sooner))) if sooner < wait => Some((Some(left), sooner)),
-        (Decision::Park(wait), _) => Some((None, wait)),
+        (RetryDecision::Park(wait), Some((left, sooner))) if sooner < wait => {
+            Some((Some(left), sooner))
+        }
+        (RetryDecision::Park(wait), _) => Some((None, wait)),
         (_, Some((left, wait))) => Some((Some(left), wait)),
         _ => None,
     };
@@ -164,22 +171,22 @@ fn ended(
             first_to_pass(facts).filter(|place| *place < attempt.left.len())
         }
     };
-    error = joined(&attempt.left, lead, error);
+    error = join_failures(&attempt.left, lead, error);
     if let Some((_, wait)) = parked {
         tracing::warn!(code = error.code(), ?wait, "the run is parked");
         return put_aside(effects, record, *billed, &error, wait);
     }
-    let is_limited = matches!(decision, Decision::Stop { is_limited: true, .. });
+    let is_limited = matches!(decision, RetryDecision::Stop { is_limited: true, .. });
     given_up(effects, record, *billed, error, is_limited)
 }
 
 /// Returns the failure that represents all providers, with the others in its chain.
-fn joined(left: &[LeftProvider], lead: Option<usize>, last: ProviderError) -> ProviderError {
+fn join_failures(left: &[LeftProvider], lead: Option<usize>, last: ProviderError) -> ProviderError {
     let mut failures: Vec<ProviderError> =
         left.iter().map(|left| ProviderError::from(&left.failure)).chain([last]).collect();
     let mut error = failures.remove(lead.unwrap_or(left.len()));
     for other in failures.iter().rev() {
-        error.keep_earlier(&ErrorText::of(other));
+        error.keep_earlier(&ErrorText::from_error(other));
     }
     error
 }
@@ -195,19 +202,19 @@ fn put_aside(
     let text = Chain(error).to_string();
     let message = layer0::text::cut_message(&effects.agent.redactor.redact(&text)).into_owned();
     let parked = Parking { wait, reason: Code::new(error.code()), message };
-    let attempted = record.attempted(billed, Some(error), Some(wait));
+    let attempted = record.build_model_attempted(billed, Some(error), Some(wait));
     AttemptEnd::Parked(Box::new((attempted, parked)))
 }
 
 /// Returns the name of a provider in events.
 fn label(effects: &Effects, provider: usize) -> Option<Arc<str>> {
-    let first = effects.agent.models.get(provider).and_then(Pool::first);
+    let first = effects.agent.models.get(provider).and_then(EndpointPool::first);
     first.map(|first| Arc::clone(&first.label))
 }
 
-impl Attempt {
+impl ModelAttempt {
     /// Counts this attempt.
-    fn count(&mut self, endpoint: &Endpoint, billed: Option<CountedUsage>, took: Duration) {
+    fn count(&mut self, endpoint: &ModelEndpoint, billed: Option<CountedUsage>, took: Duration) {
         self.made = self.made.saturating_add(1);
         self.made_here = self.made_here.saturating_add(1);
         self.elapsed = self.elapsed.saturating_add(took);
@@ -220,10 +227,10 @@ impl Attempt {
     }
 
     /// Returns the attempts so far at an endpoint of this provider. Repeating a model call has no effect on the world.
-    fn tried(&self, effects: &Effects, place: usize) -> Tried {
+    fn count_tries(&self, effects: &Effects, place: usize) -> RetryContext {
         let (sent, refused) = self.endpoints.counts(place);
         let elapsed = self.elapsed.saturating_sub(self.began);
-        let mut tried = Tried::new(sent, elapsed, true);
+        let mut tried = RetryContext::new(sent, elapsed, true);
         (tried.total, tried.refused) = (self.made_here, refused);
         tried.max_attempts = self.max_attempts(self.made_here);
         tried.has_next = self.next_provider() < effects.agent.models.len();
@@ -255,7 +262,7 @@ impl Attempt {
         let provider = self.left.get(left)?;
         let policy = policy(&effects.agent.models, provider.provider, place)?;
         let (sent, refused) = provider.endpoints.counts(place);
-        let mut tried = Tried::new(sent, now.saturating_sub(provider.began), true);
+        let mut tried = RetryContext::new(sent, now.saturating_sub(provider.began), true);
         (tried.total, tried.refused) = (provider.made, refused);
         tried.max_attempts = self.max_attempts(provider.made);
         tried.max_park = effects.place.max_park.unwrap_or_default();

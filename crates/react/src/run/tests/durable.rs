@@ -10,7 +10,9 @@ use layer0::id::RunId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::journal::{AskId, AttemptEnd, Batch, End, Fact, Journal, Step, StepId, Told};
+use crate::journal::{
+    AppendContents, AskId, AttemptEnd, Fact, Journal, Step, StepEnd, StepId, StepReply,
+};
 use crate::local_journal::LocalJournal;
 
 /// The answers of a journal, in order, as JSON. They outlive the process.
@@ -60,7 +62,7 @@ impl Entries {
         times.unwrap_or_default()
     }
 
-    fn ends(&self, counts: impl Fn(&End) -> bool) -> usize {
+    fn ends(&self, counts: impl Fn(&StepEnd) -> bool) -> usize {
         let entries = self.all();
         let told = entries.iter().filter_map(|entry| match entry {
             Entry::Told(_, facts) => Some(facts),
@@ -72,14 +74,16 @@ impl Entries {
 
     /// Returns how many attempts the provider has answered.
     pub(super) fn attempts(&self) -> usize {
-        self.ends(|end| matches!(end, End::Attempt(end) if !matches!(end, AttemptEnd::NotBegun)))
+        self.ends(
+            |end| matches!(end, StepEnd::Attempt(end) if !matches!(end, AttemptEnd::NotBegun)),
+        )
     }
 
     /// Returns the number of failed executions of the tool that waits, repeated or not.
     pub(super) fn waits(&self) -> u32 {
         let has_failed = |fact: &EventKind| matches!(fact, EventKind::ToolResponded(it) if &*it.tool == "wait" && !it.ok);
         let waits = self.ends(|end| match end {
-            End::Execution(end) => end.again.is_some() || end.facts.0.iter().any(has_failed),
+            StepEnd::Execution(end) => end.again.is_some() || end.facts.0.iter().any(has_failed),
             _ => false,
         });
         u32::try_from(waits).unwrap()
@@ -210,7 +214,7 @@ impl Journal for Durable {
         }
     }
 
-    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+    async fn append(&mut self, batch: &mut AppendContents) -> Result<(), LogError> {
         match self.next_entry().await {
             Some(Entry::Appended(events)) => {
                 let again: Vec<_> = batch.entries.iter().map(|entry| &entry.kind).collect();
@@ -244,7 +248,7 @@ impl Journal for Durable {
         }
     }
 
-    fn answer(&mut self, ask: AskId, told: Told) {
+    fn answer(&mut self, ask: AskId, told: StepReply) {
         if self.is_live() {
             self.live.answer(ask, told);
         }

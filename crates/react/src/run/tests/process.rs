@@ -29,12 +29,12 @@ use super::durable::{Durable, Entries};
 use crate::AgentBuilder;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
-use crate::hook::{Gate, HookContext, Moment, Verdict};
+use crate::hook::{Gate, GateVerdict, HookContext, Moment};
 use crate::journal::AnyJournal;
 use crate::local_journal::LocalJournal;
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 use crate::request::RunRequest;
-use crate::run::start::Start;
+use crate::run::start::StartingRun;
 
 pub(super) const RUN: &str = "run_durable";
 
@@ -111,13 +111,15 @@ impl Gate for Careful {
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::BeforeTool, HookPoint::RunEnd]
     }
-    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        let Moment::BeforeTool { call } = moment else { return Ok(Verdict::Continue) };
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
+        let Moment::BeforeTool { call } = moment else { return Ok(GateVerdict::Continue) };
         match (&*call.name, call.arguments.value()["at"].as_i64()) {
             ("absent", _) => Err("there is no such tool".into()),
-            ("look", Some(1)) => Ok(Verdict::ReplaceArguments(JsonText::from(json!({ "at": 0 })))),
-            ("look", Some(2)) => Ok(Verdict::Abort("it was seen".to_owned())),
-            _ => Ok(Verdict::Continue),
+            ("look", Some(1)) => {
+                Ok(GateVerdict::ReplaceArguments(JsonText::from(json!({ "at": 0 }))))
+            }
+            ("look", Some(2)) => Ok(GateVerdict::Abort("it was seen".to_owned())),
+            _ => Ok(GateVerdict::Continue),
         }
     }
 }
@@ -178,14 +180,14 @@ impl Process {
         let agent = agent.shared_error_store(Arc::clone(&self.errors) as _).build().unwrap();
         let request = RunRequest::new("go").run(RunId::from(RUN)).session("s-1");
         let request = request.cancelled_by(token.clone());
-        let start = Start::new(Arc::clone(&agent.inner), request);
+        let start = StartingRun::new(Arc::clone(&agent.inner), request);
         let effects = start.effects();
         // The record is there as far as it was written.
         let known = self.log.summary(&RunId::from(RUN)).await.unwrap();
         let writer = match known.filter(|summary| summary.last_seq > 0) {
             Some(summary) => match self.log.claim(&RunId::from(RUN)).await {
                 Ok(claim) => RunWriter::resume(log, summary, claim),
-                Err(_) => RunWriter::closed(summary),
+                Err(_) => RunWriter::new_closed(summary),
             },
             None => RunWriter::new(log, RunId::from(RUN)),
         };
@@ -210,7 +212,7 @@ impl Process {
         let run = async move {
             let mut lived = Box::pin(async {
                 let mut run = start.open_on(journal, effects, machine).await;
-                let started = run.ledger.fact(start.started(Default::default()));
+                let started = run.ledger.fact(start.build_run_started(Default::default()));
                 run.ledger.step([started]).await.unwrap();
                 run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
             });

@@ -141,7 +141,7 @@ pub async fn arguments_of_a_cut_answer_stay_as_written(adapter: &Adapter) {
         StopReason::Pause,
         StopReason::ContextExceeded,
         StopReason::Malformed,
-        StopReason::named("abducted"),
+        StopReason::from_word("abducted"),
     ];
     let sayable = |reason: &StopReason| adapter.wire.can(Cannot::Stop(reason.clone()));
     for reason in cut.into_iter().filter(sayable) {

@@ -48,7 +48,7 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
         settle(
             "run_1",
             "c \"3\"",
-            Settlement::happened("ops").with_output(JsonText::string("\u{0}ä")),
+            Settlement::call_happened("ops").with_output(JsonText::string("\u{0}ä")),
         ),
         settle("run_1", "c4", Settlement::did_not("ops")),
     ];
@@ -148,19 +148,19 @@ pub(super) async fn wakes_each_watch_of_the_run(log: Log) {
     let mut late = log.watch_inbox(&"run_1".into());
     let mut of_other = log.watch_inbox(&"run_2".into());
     for watch in [&mut early, &mut late, &mut of_other] {
-        watch.changed().await;
+        watch.wait_for_change().await;
     }
     for text in ["a", "b"] {
         assert!(send(&*log, input("run_1", text), 61).await);
-        early.changed().await;
-        late.changed().await;
+        early.wait_for_change().await;
+        late.wait_for_change().await;
     }
     let changed = of_other.poll_changed(&mut Context::from_waker(Waker::noop()));
     assert!(changed.is_pending(), "what is sent to a run wakes no other");
 }
 
 pub(super) async fn keeps_what_people_said_of_a_call(log: Log) {
-    let happened = || settle("run_1", "c1", Settlement::happened("ops"));
+    let happened = || settle("run_1", "c1", Settlement::call_happened("ops"));
     assert!(!send(&*log, happened(), 59).await, "there is no such run");
     let mut writer = open(&log, "run_1", "s", 60).await;
     assert!(send(&*log, happened(), 61).await);
@@ -173,7 +173,7 @@ pub(super) async fn keeps_what_people_said_of_a_call(log: Log) {
 }
 
 pub(super) async fn settles_a_call_once(log: Log) {
-    let said = [Settlement::happened("ops"), Settlement::did_not("lead")];
+    let said = [Settlement::call_happened("ops"), Settlement::did_not("lead")];
     let say = |call: &str, at: usize| settle("run_1", call, said[at].clone());
     let mut writer = open(&log, "run_1", "s", 60).await;
     let _other = open(&log, "run_2", "s-2", 60).await;

@@ -33,7 +33,7 @@ fn forms() -> [Value; 2] {
 /// Spec: P12
 pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
     for form in forms() {
-        let text = JsonText::of(&form).expect("a form is JSON");
+        let text = JsonText::from_value(&form).expect("a form is JSON");
         for streamed in [false, true] {
             let asked = hello().output(OutputSchema::new(text.clone()));
             let idle = (wire.provider)("http://127.0.0.1:9", patient());
@@ -66,7 +66,8 @@ async fn sent(wire: &Wire, request: &ModelRequest, streamed: bool) -> Value {
 
 async fn sent_by_an_agent(wire: &Wire, form: Value, streamed: bool) -> Value {
     let (server, provider) = answering(wire, streamed);
-    let agent = AgentBuilder::shared(provider).stream(streamed).build().expect("it is an agent");
+    let agent =
+        AgentBuilder::from_shared(provider).stream(streamed).build().expect("it is an agent");
     let said = agent.run(RunRequest::new("hello").output_schema(form)).await;
     said.unwrap_or_else(|failure| panic!("a form (streamed: {streamed}): {failure:#}"));
     server.requests().swap_remove(0).body
