@@ -308,7 +308,7 @@ pub enum StopReason {
     ContextExceeded,
     /// The answer was not well-formed.
     Malformed,
-    /// An unknown reason, as the provider names it. [`StopReason::named`] creates it, so that it is none of the words
+    /// An unknown reason, as the provider names it. [`StopReason::from_word`] creates it, so that it is none of the words
     /// above.
     #[serde(untagged)]
     Unknown(Arc<str>),

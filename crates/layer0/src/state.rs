@@ -106,7 +106,7 @@ pub struct StateWrite {
 impl StateWrite {
     /// Creates a write without a condition, of a value that does not expire. A number that a `serde_json::Value` cannot
     /// hold is given as text: [`JsonText::parse`]. A `Value` that is nested deeper than 100 levels becomes a string, as in every
-    /// [`JsonText`]; [`JsonText::of`] fails instead.
+    /// [`JsonText`]; [`JsonText::from_value`] fails instead.
     pub fn new(scope: Scope, key: impl Into<String>, value: impl Into<JsonText>) -> Self {
         let (key, value) = (key.into(), value.into());
         Self { scope, key, value, expected: Expected::Any, expires_after: None }

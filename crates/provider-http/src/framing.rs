@@ -1,5 +1,5 @@
 /// A splitter of a stream's body into frames, however it is chunked: [`Events`](crate::Events),
-/// [`JsonSplitter`](crate::Values), or a protocol's own.
+/// [`JsonSplitter`](crate::JsonSplitter), or a protocol's own.
 ///
 /// The caller pushes a chunk, takes frames until there are none, and takes the rest at the end of the body.
 pub trait Framing: Default + Send {

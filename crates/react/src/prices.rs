@@ -23,7 +23,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_str(include_str!("prices.json")).expect("a test reads the table above")
 });
 
-/// Returns the price of a model at its own provider as of [`prices_as_of`]; `None` if the table does not have it. A
+/// Returns the price of a model at its own provider as of [`prices_date`]; `None` if the table does not have it. A
 /// model name with a date has the price of the model; no price is guessed.
 ///
 /// ```

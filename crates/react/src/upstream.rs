@@ -43,7 +43,7 @@ impl Upstream {
         Self::on_clock(provider, Arc::new(SystemClock))
     }
 
-    /// As [`Upstream::shared`], with another clock: that of the agents that use it.
+    /// As [`Upstream::from_shared`], with another clock: that of the agents that use it.
     #[must_use]
     pub fn on_clock(provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
         Self {

@@ -295,7 +295,7 @@ impl Queue {
         unserved::list_unserved(self.0.pool(), None).await
     }
 
-    /// Returns whether a run of an agent in a queue would be taken by no live worker, as [`Queue::unserved`] returns
+    /// Returns whether a run of an agent in a queue would be taken by no live worker, as [`Queue::list_unserved`] returns
     /// for waiting runs. No runs are counted.
     ///
     /// # Errors
