@@ -64,11 +64,9 @@ impl Run {
         let seq = self.append(Actor::Runtime, None, granted);
         match phase {
             Phase::Short(short) => {
-                let Short { ask, exhausted, .. } = short.clone();
-                Some(match self.meter.budget().for_model(&self.usage(), self.events()) {
-                    Some(_) => self.short_of(seq, ask, exhausted),
-                    None => self.ask(seq, ask),
-                })
+                // Another budget may be used up by now than the one that was asked for.
+                let ask = short.ask;
+                Some(self.ask(seq, ask))
             }
             Phase::Working(batch) => {
                 batch.set_short(false);
