@@ -10,7 +10,6 @@ use super::{Machine, Run};
 use crate::io::{Effect, Entry};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Sorted, Unfinished};
-use crate::phase::short::Short;
 use crate::phase::turn::Ask;
 
 impl Machine {
@@ -149,10 +148,8 @@ impl Run {
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
             // A fork does not inherit the wait of the original, and asks itself.
-            Phase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
-            Phase::Short(short) if !self.clock.is_waiting() => {
-                let Short { ask, exhausted, .. } = short.clone();
-                return Some(self.short_of(seq, ask, exhausted));
+            Phase::Parked(ask) | Phase::Short(ask) if !self.clock.is_waiting() => {
+                return Some(self.ask(seq, *ask));
             }
             // The run waits; the process that resumes it asks its caller again.
             Phase::Short(_) | Phase::Parked(_) | Phase::New | Phase::Done(_) => {}

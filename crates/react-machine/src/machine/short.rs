@@ -8,7 +8,6 @@ use crate::budget::Exhausted;
 use crate::io::{Effect, Misuse};
 use crate::phase::Phase;
 use crate::phase::batch::Batch;
-use crate::phase::short::Short;
 use crate::phase::turn::Ask;
 
 impl Machine {
@@ -31,7 +30,7 @@ impl Run {
             return self.exhaust(cause, &exhausted);
         }
         self.wait_for_budget(cause);
-        Phase::Short(Short { cause, ask, exhausted })
+        Phase::Short(ask)
     }
 
     /// Waits for more budget before a batch is processed, if that can bring more executions or cover the usage of its
@@ -63,11 +62,8 @@ impl Run {
         self.meter.take_grant(granted.allowance.as_deref());
         let seq = self.append(Actor::Runtime, None, granted);
         match phase {
-            Phase::Short(short) => {
-                // Another budget may be used up by now than the one that was asked for.
-                let ask = short.ask;
-                Some(self.ask(seq, ask))
-            }
+            // Another budget may be used up by now than the one that was asked for.
+            Phase::Short(ask) => Some(self.ask(seq, *ask)),
             Phase::Working(batch) => {
                 batch.set_short(false);
                 if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
