@@ -89,7 +89,7 @@ fn used_up_share_asks_the_caller_for_more() {
 
 /// Spec: B1, O2. The grant covers the calls, and its own event is the last that the agent allows.
 #[test]
-fn end_after_a_grant_names_what_is_used_up() {
+fn end_after_grant_names_what_is_used_up() {
     let events = u64::try_from(short_of_a_call().log.len()).unwrap();
     let mut definition = agent();
     definition.budget.max_events = Some(events + 1);
