@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod paused;
-pub(crate) mod short;
 pub(crate) mod turn;
 
 use layer0::event::{EventKind, HookPassed};
@@ -12,7 +11,6 @@ use crate::hook::HookPoint;
 use crate::io::{Finish, Misuse};
 use crate::phase::batch::CallBatch;
 use crate::phase::paused::{Paused, PausedStep, Stopped};
-use crate::phase::short::Short;
 use crate::phase::turn::{OpenModelCall, PlannedModelCall};
 
 /// The phase of a run, with the state that exists only in it.
@@ -25,7 +23,7 @@ pub(crate) enum RunPhase {
     /// The memory is read.
     Recalling,
     /// The run waits for more of its caller's budget.
-    Short(Short),
+    Short(PlannedModelCall),
     Asking(OpenModelCall),
     /// The run is parked, and calls its model again later.
     Parked(PlannedModelCall),

@@ -10,7 +10,6 @@ use super::{Machine, MachineState};
 use crate::io::{MachineAction, MachineEntry};
 use crate::phase::RunPhase;
 use crate::phase::batch::{CallBatch, Sorted, UnfinishedCalls};
-use crate::phase::short::Short;
 use crate::phase::turn::PlannedModelCall;
 
 impl Machine {
@@ -156,10 +155,8 @@ impl MachineState {
             RunPhase::Recalling => self.read_memory(),
             RunPhase::Memorizing(stopped) => self.write_memory(&stopped.output),
             // A fork does not inherit the wait of the original, and asks itself.
-            RunPhase::Parked(ask) if !self.clock.is_waiting() => return Some(self.ask(seq, *ask)),
-            RunPhase::Short(short) if !self.clock.is_waiting() => {
-                let Short { ask, exhausted, .. } = short.clone();
-                return Some(self.wait_or_exhaust(seq, ask, exhausted));
+            RunPhase::Parked(ask) | RunPhase::Short(ask) if !self.clock.is_waiting() => {
+                return Some(self.ask(seq, *ask));
             }
             // The run waits; the process that resumes it asks its caller again.
             RunPhase::Short(_) | RunPhase::Parked(_) | RunPhase::New | RunPhase::Done(_) => {}

@@ -8,7 +8,6 @@ use crate::budget::ExhaustedBudget;
 use crate::io::{MachineAction, Misuse};
 use crate::phase::RunPhase;
 use crate::phase::batch::CallBatch;
-use crate::phase::short::Short;
 use crate::phase::turn::PlannedModelCall;
 
 impl Machine {
@@ -36,7 +35,7 @@ impl MachineState {
             return self.exhaust(cause, &exhausted);
         }
         self.wait_for_budget(cause);
-        RunPhase::Short(Short { cause, ask, exhausted })
+        RunPhase::Short(ask)
     }
 
     /// Waits for more budget before a batch is processed, if that can bring more executions or cover the usage of its
@@ -72,13 +71,8 @@ impl MachineState {
         self.meter.take_grant(granted.allowance.as_deref());
         let seq = self.append(Actor::Runtime, None, granted);
         match phase {
-            RunPhase::Short(short) => {
-                let Short { ask, exhausted, .. } = short.clone();
-                Some(match self.meter.budget().for_model(&self.usage(), self.events()) {
-                    Some(_) => self.wait_or_exhaust(seq, ask, exhausted),
-                    None => self.ask(seq, ask),
-                })
-            }
+            // Another budget may be used up by now than the one that was asked for.
+            RunPhase::Short(ask) => Some(self.ask(seq, *ask)),
             RunPhase::Working(batch) => {
                 batch.set_short(false);
                 if let Some(exhausted) =

@@ -11,11 +11,19 @@ use crate::world::started;
 
 /// A run that another one dispatched with this much of its budget.
 fn run_below(model_calls: Option<u32>, tool_calls: Option<u32>) -> Script {
+    run_below_as(agent(), model_calls, tool_calls)
+}
+
+fn run_below_as(
+    definition: AgentDefinition,
+    model_calls: Option<u32>,
+    tool_calls: Option<u32>,
+) -> Script {
     let mut started = started();
     let mut allowance = Allowance::without_bounds();
     (allowance.model_calls, allowance.tool_calls) = (model_calls, tool_calls);
     (started.parent, started.allowance) = (Some("run_0".into()), Some(Box::new(allowance)));
-    Script::start(agent(), started)
+    Script::start(definition, started)
 }
 
 fn attempt(script: &mut Script, number: u32) {
@@ -31,12 +39,16 @@ fn more(model_calls: u32, tool_calls: u32) -> BudgetGranted {
 /// A run that may make no second model call, and wants to.
 fn short_of_a_call() -> Script {
     let mut script = run_below(Some(1), None);
-    attempt(&mut script, 1);
+    use_up_calls(&mut script);
+    script
+}
+
+fn use_up_calls(script: &mut Script) {
+    attempt(script, 1);
     script.call(&["plain"]);
     script.begin("c0", "plain");
     script.effects.clear();
     script.end("c0", "plain");
-    script
 }
 
 /// A run that may run one of two tools.
@@ -73,6 +85,19 @@ fn used_up_share_asks_the_caller_for_more() {
     check_asks(&script, 1);
     script.take(BudgetGranted::new("run_1", None));
     assert_eq!(script.reason(), "budget.model_calls");
+}
+
+/// Spec: B1, O2. The grant covers the calls, and its own event is the last that the agent allows.
+#[test]
+fn end_after_grant_names_what_is_used_up() {
+    let events = u64::try_from(short_of_a_call().log.len()).unwrap();
+    let mut definition = agent();
+    definition.budget.max_events = Some(events + 1);
+    let mut script = run_below_as(definition, Some(1), None);
+    use_up_calls(&mut script);
+    check_asks(&script, 0);
+    script.take(more(1, 0));
+    assert_eq!(script.reason(), "budget.events");
 }
 
 /// Spec: B1, O2
