@@ -191,7 +191,7 @@ impl Deref for CheckedDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// What should be an amount of money is none.
+    /// The value is not an amount of money.
     ///
     /// Retry: never. Effect: none.
     #[error("`{key}` must be a finite number that is not negative, and is `{amount}`")]
@@ -220,7 +220,7 @@ pub enum DefinitionError {
         /// Its value.
         given: String,
     },
-    /// A value is nested so deeply that a record of it could not be read.
+    /// A value is nested too deeply for a record to be read again.
     ///
     /// Retry: never. Effect: none.
     #[error("`{0}` is nested deeper than {1} levels")]

@@ -363,7 +363,7 @@ pub enum Misuse {
     /// Retry: never. Effect: none.
     #[error("`run.reopened` after an end that does not allow it")]
     NotReopenable(#[from] NotReopenable),
-    /// The agent that the run is to go on with cannot be run.
+    /// The agent of the resumed run cannot be run.
     ///
     /// Retry: never. Effect: none.
     #[error("the agent in `run.resumed` cannot be run: {0}")]
