@@ -22,7 +22,7 @@ pub use program::{ProgramInput, WalledProgram};
 use crate::Walls;
 use crate::proxy::{Note, Notes};
 
-/// How a program ended, once it has.
+/// The end of a program, once it has ended.
 type End = watch::Receiver<Option<Result<Ended, String>>>;
 
 /// A program that runs within walls.
@@ -51,11 +51,11 @@ type End = watch::Receiver<Option<Result<Ended, String>>>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Walled {
-    /// The rest of its input, unless it has the whole; dropping this closes the input.
+    /// The rest of the program's input, unless it has been sent; dropping this closes the input.
     pub stdin: Option<ChildStdin>,
-    /// What it prints. The limit of output is its reader's to hold.
+    /// The standard output. The reader has to limit it.
     pub stdout: Option<ChildStdout>,
-    /// What it says of errors.
+    /// The standard error.
     pub stderr: Option<ChildStderr>,
     id: u32,
     walls: Walls,
@@ -72,7 +72,7 @@ impl Walled {
         self.id
     }
 
-    /// Waits until the program, and all that it has started, has ended. Asked again, it answers the same.
+    /// Waits until the program, and all that it has started, has ended. Later calls return the same end.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Walled {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing: the program goes on.
+    /// Dropping the future changes nothing: the program continues.
     pub async fn wait(&mut self) -> Result<Ended, EnvError> {
         let gone = |why: String| EnvError::Other(why.into());
         let ended = self.end.wait_for(Option::is_some).await;
@@ -92,14 +92,15 @@ impl Walled {
         }
     }
 
-    /// Returns what the walls have held until now, in order and each once: hosts as [`EnvError::NetworkDenied`],
-    /// limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has ended.
+    /// Returns the attempts that the walls have stopped so far, in order and each once: hosts as
+    /// [`EnvError::NetworkDenied`], limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has
+    /// ended.
     #[must_use]
     pub fn broken(&self) -> Vec<EnvError> {
         self.held().all()
     }
 
-    /// Returns what tells of the same as [`Walled::broken`], for those who do not have the program.
+    /// Returns a handle with the same reports as [`Walled::broken`], for code that does not have the program.
     #[must_use]
     pub fn held(&self) -> Held {
         Held(Arc::clone(&self.notes))
@@ -127,12 +128,12 @@ impl Walled {
     }
 }
 
-/// Tells what the walls of a program have held. Clones tell of the same program.
+/// Reports the attempts that the walls of a program have stopped. Clones report on the same program.
 #[derive(Debug, Clone)]
 pub struct Held(Arc<Notes>);
 
 impl Held {
-    /// Returns what they have held until now; see [`Walled::broken`].
+    /// Returns the attempts stopped so far; see [`Walled::broken`].
     #[must_use]
     pub fn all(&self) -> Vec<EnvError> {
         self.0.all().into_iter().map(error).collect()

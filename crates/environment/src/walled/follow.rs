@@ -105,7 +105,7 @@ async fn read(channel: &mut Channel, reported: &mut Reported) -> Result<(), Stri
     }
 }
 
-/// Returns what the kernel reported by signals and counters. What a program says of itself is no part of it.
+/// Returns the kernel's reports from signals and counters. The program's own output is not used.
 fn collect_notes(rules: &Rules, ended: &Ended, counted: &KernelCounts) -> Vec<Note> {
     let mut notes: Vec<Note> = limits(rules, ended, counted).into_iter().map(Note::Limit).collect();
     if ended.signal == Some(SYS) {
