@@ -10,7 +10,7 @@ use layer0::JsonText;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The most that is kept of each output, in bytes, where no rule says otherwise.
+/// The most bytes kept of each output, where no rule sets another limit.
 pub(super) const MAX_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
 /// The bytes kept beyond a cut, so that a secret across the cut is seen whole.
 const SEAM_BYTES: usize = 16 * 1024;
@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 pub(super) struct Output(Mutex<Held>);
 
 struct Held {
-    /// The most that is shown, half of it from the head and half from the tail of an output that is longer.
+    /// The most bytes that are shown, half from the head and half from the tail of a longer output.
     limit: usize,
     /// The first bytes: as many as are shown, and enough to see a secret across a cut whole.
     head: Vec<u8>,
@@ -30,7 +30,7 @@ struct Held {
     total: usize,
 }
 
-/// An output: all of it, or its two ends.
+/// A whole output, or its two ends.
 pub(super) enum Text {
     Cut { head: Vec<u8>, left_out: usize, tail: Vec<u8> },
     Whole(Vec<u8>),
@@ -130,8 +130,7 @@ impl Text {
         }
     }
 
-    /// Returns it as a tool's output: an object or an array of JSON as it stands there, all else as
-    /// text.
+    /// Returns it as a tool's output: an object or an array of JSON as written, all else as text.
     pub(super) fn into_output(self) -> JsonText {
         let text = self.readable();
         let is_json = matches!(self, Self::Whole(_)) && text.trim_start().starts_with(['{', '[']);

@@ -112,8 +112,8 @@ impl Program {
         self
     }
 
-    /// Gives it a credential in a variable; it is fetched at each start, and taken out of what the program writes.
-    /// What it names is below the folder that the program is described with, where it is below none yet.
+    /// Gives the program a credential in a variable; it is fetched at each start, and removed from the program's
+    /// output. A relative path in the credential is resolved against the program's folder.
     #[must_use]
     pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
         let credential = credential.below(&*self.folder);
@@ -188,7 +188,7 @@ impl Program {
         {
             let error = with_words(error, status, &said, &redactor);
             let error = ToolError::from(error).with_code(code_of(status));
-            // The model reads the last line of it.
+            // The model reads its last line.
             return Err(match output::written(&out, &err, &redactor) {
                 Some(wrote) => error.with_output(redactor.redact_held(&wrote)),
                 None => error,

@@ -56,7 +56,7 @@ impl Started {
     }
 }
 
-/// Returns an end within walls as the system says it.
+/// Returns the exit status of an end within walls.
 #[cfg(unix)]
 fn status_of(ended: &backstop_environment::Ended) -> ExitStatus {
     let raw = match (ended.code, ended.signal) {
