@@ -169,7 +169,7 @@ fn concluded(
     }
 }
 
-/// Adds the grants of the walls, one of which may be the unseen reason.
+/// Adds the grants of the walls, because a wall may be the unseen reason.
 fn with_granted(why: String, walled: &Walled) -> String {
     match walled.describe_grants() {
         Some(granted) => format!("{why} (granted: {granted})"),
