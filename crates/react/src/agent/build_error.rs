@@ -77,7 +77,7 @@ pub enum BuildError {
     /// Retry: never. Effect: none.
     #[error("the definition cannot be recorded without its secrets")]
     Secret(#[source] serde_json::Error),
-    /// A provider does not support a setting, or this value of it.
+    /// A provider does not support a setting, or its value.
     ///
     /// Retry: never. Effect: none.
     #[error("unsupported setting")]
