@@ -118,7 +118,7 @@ pub(crate) struct ForkArgs {
     /// Message for the model, added before its next call
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Increase a budget of a copy that ends where its run had ended, such as max_model_calls=+20; may be given more
+    /// Increase a budget of a copy that has ended at its last event, such as max_model_calls=+20; may be given more
     /// than once
     #[arg(long, value_name = "KEY=+N", value_parser = increase)]
     pub(crate) budget: Vec<BudgetIncrease>,
