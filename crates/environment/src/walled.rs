@@ -106,10 +106,10 @@ impl Walled {
         Held(Arc::clone(&self.notes))
     }
 
-    /// Returns the wall that a program ran into, as the kernel and the proxy saw it: a limit that was counted, a call
-    /// that it was ended for, or a host that it was denied. Of several hosts it is the last that `stderr` names, or
-    /// else the last. What the program wrote decides nothing else: `None` means that nothing outside of the program
-    /// saw a wall, as nothing does of files; [`Walled::describe_grants`] lists what it may reach.
+    /// Returns the wall that a program ran into, as the kernel and the proxy reported it: a counted limit, a refused
+    /// call that ended the program, or a denied host. Of several hosts it is the last one named in `stderr`, or else
+    /// the last. Nothing else depends on the program's output: `None` means that nothing outside of the program saw a
+    /// wall, as with files; [`Walled::describe_grants`] lists the paths and hosts that it may reach.
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
         let notes = self.notes.all();
