@@ -24,11 +24,11 @@ pub use categories::{
 /// Retry: as the error inside says. Effect: as it says.
 #[non_exhaustive]
 pub enum Error {
-    /// What was configured cannot be used.
+    /// A configuration is invalid.
     ///
     /// Retry: as the error inside says. Effect: as it says.
     Configuration(ConfigurationError),
-    /// What was asked for was not carried out.
+    /// A requested operation was not carried out.
     ///
     /// Retry: as the error inside says. Effect: as it says.
     Execution(ExecutionError),
@@ -36,11 +36,11 @@ pub enum Error {
     ///
     /// Retry: as the error inside says. Effect: as it says.
     Pack(PackError),
-    /// A pattern cannot be read.
+    /// A pattern cannot be parsed.
     ///
     /// Retry: as the error inside says. Effect: as it says.
     Pattern(InvalidPattern),
-    /// Something cannot be registered, or is not.
+    /// A part cannot be registered, or is not registered.
     ///
     /// Retry: as the error inside says. Effect: as it says.
     Registration(RegistrationError),

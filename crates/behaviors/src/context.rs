@@ -48,17 +48,17 @@ pub struct BehaviorContext {
 /// Error of a capability that is not granted or not available.
 #[derive(Debug, Error)]
 enum Refused {
-    /// The host does not grant it.
+    /// The host does not grant the capability.
     ///
     /// Retry: never. Effect: none.
     #[error("behaviour `{behavior}` needs the grant `{grant}`")]
     Denied { behavior: Arc<str>, grant: &'static str },
-    /// The host has not what it takes.
+    /// The host lacks what the capability needs.
     ///
     /// Retry: never. Effect: none.
     #[error("the host of behaviour `{behavior}` has no {what}")]
     Missing { behavior: Arc<str>, what: String },
-    /// The run is over, or unknown.
+    /// The run has ended, or is unknown.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{0}` is not open")]

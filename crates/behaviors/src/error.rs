@@ -114,12 +114,12 @@ impl fmt::Debug for BehaviorError {
 /// The end of an attempt that did not return.
 #[derive(Debug, Error)]
 enum Ended {
-    /// It panicked.
+    /// The attempt panicked.
     ///
     /// Retry: never. Effect: unknown.
     #[error("the behaviour panicked: {0}")]
     Panicked(String),
-    /// It took too long.
+    /// The attempt timed out.
     ///
     /// Retry: with backoff. Effect: unknown.
     #[error("the behaviour did not end in {0:?}")]

@@ -49,12 +49,12 @@ pub struct BehaviorHostBuilder {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// There are two behaviours of this name.
+    /// Two behaviours have this name.
     ///
     /// Retry: never. Effect: none.
     #[error("there is already a behaviour named `{0}`")]
     Duplicate(String),
-    /// A behaviour cannot be called so.
+    /// The name of a behaviour is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid behaviour")]

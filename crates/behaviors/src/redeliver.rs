@@ -35,7 +35,7 @@ pub struct Redelivered {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RedeliverError {
-    /// The id is none of a delivery.
+    /// The id does not name a delivery.
     ///
     /// Retry: never. Effect: none.
     #[error("nothing was delivered")]
@@ -45,7 +45,7 @@ pub enum RedeliverError {
     /// Retry: as the log says. Effect: as it says.
     #[error("the subscription cannot be used")]
     Log(#[from] LogError),
-    /// The event is none that the behaviour is shown, and was never delivered to it.
+    /// The event does not match the behaviour's pattern, and was never delivered to it.
     ///
     /// Retry: never. Effect: none.
     #[error(
@@ -59,12 +59,12 @@ pub enum RedeliverError {
         /// Pattern of the behaviour.
         pattern: String,
     },
-    /// There is no such subscription, or no such event.
+    /// The subscription or the event does not exist.
     ///
     /// Retry: never. Effect: none.
     #[error("there is no delivery `{0}`")]
     NotFound(String),
-    /// The behaviour caused the event itself, and is not shown it.
+    /// The behaviour caused the event itself, so it is not delivered to it.
     ///
     /// Retry: never. Effect: none.
     #[error("behaviour `{0}` caused this event itself")]

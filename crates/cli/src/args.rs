@@ -54,12 +54,11 @@ pub(crate) use worker::{
     bin_name = "backstop",
     version,
     help_template = groups::template(),
-    after_help = "Runs, errors, results and approvals are named by their id, by a beginning of it that no \
-                  other has, or as `last`.\n\n\
+    after_help = "Name a run, error, result or approval by its id, by a unique prefix of its id, or as `last`.\n\n\
                   Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
                   4 waiting for approval, 5 storage, 6 replay diverged or log tampered.\n\n\
                   With --json, an error is one JSON object on standard error: code, message, hint, retry, effect.\n\
-                  BACKSTOP_LOG or RUST_LOG says what of the runtime is logged, such as `debug`."
+                  BACKSTOP_LOG or RUST_LOG sets the filter for logs of the runtime, such as `debug`."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -74,41 +73,41 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Talk with an agent: turns of one session, with tools and approvals inline
     Chat(ChatArgs),
-    /// Go on with a run whose process died or that waited for a person
+    /// Resume a run whose process died or that waited for a person
     Resume(ResumeArgs),
     /// Check that a run's decisions follow from its record; runs no model and no tool
     Replay(ReplayArgs),
-    /// Copy a run up to an event and go on from there
+    /// Copy a run up to an event and continue from there
     Fork(ForkArgs),
-    /// Show where two runs part
+    /// Show where two runs diverge
     Diff(DiffArgs),
     /// List the calls that wait for a person
     Approvals(ApprovalsArgs),
-    /// Let a call run that waits for a person
+    /// Approve a call that waits for a person
     Approve(ApproveArgs),
-    /// Keep a call from running that waits for a person
+    /// Deny a call that waits for a person
     Deny(DenyArgs),
     /// Stop a run, whichever process runs it
     Cancel(CancelArgs),
-    /// Say what became of a call whose outcome is unknown
+    /// Record whether a call of unknown outcome happened
     Resolve(ResolveArgs),
-    /// Check that records are what was recorded: chain, head and summary
+    /// Verify that records are unchanged: hash chain, head and summary
     Verify(VerifyArgs),
-    /// Write a record in the published format, for other programs to verify
+    /// Export a record in the published format, for other programs to verify
     Export(ExportArgs),
-    /// Erase what one event of a run says; the record still verifies, and cannot be replayed
+    /// Erase the content of one event of a run; the record still verifies, but cannot be replayed
     Redact(RedactArgs),
-    /// List recorded runs, newest first; take old ones away
+    /// List recorded runs, newest first; prune or delete old ones
     Runs(RunsArgs),
-    /// Sum up what model calls cost: by day, agent, model or label
+    /// Sum up the costs of model calls by day, agent, model or label
     Costs(CostsArgs),
-    /// List sessions; forget one: its runs, their errors and results
+    /// List sessions, or forget one with its runs, their errors and results
     Sessions(SessionsArgs),
     /// Copy the store to a new file, while others write to it
     Backup(BackupArgs),
-    /// Carry records of runs that are over to another store
+    /// Copy the records of ended runs to another store
     Copy(CopyArgs),
-    /// Give the room of what was deleted back to the file system
+    /// Return the space of deleted data to the file system
     Vacuum(VacuumArgs),
     /// Show what happened in a run, one line per event
     Trace(TraceArgs),
@@ -120,29 +119,29 @@ pub(crate) enum Command {
     State(StateArgs),
     /// Serve the behaviours of agent files until Ctrl-C, for every run of the store
     Watch(WatchArgs),
-    /// List the tools of an agent, those of its MCP servers too: schema, needs, walls, and what is left out
+    /// List the tools of an agent, including those of its MCP servers: schema, needs, walls, and tools left out
     Tools(ToolsArgs),
     /// Serve agents as tools to MCP clients, over standard input and output or HTTP
     Mcp(McpArgs),
-    /// Work on queued runs, and go on with those that other processes left, together with other workers
+    /// Run queued runs and resume interrupted ones, together with other workers
     Worker(WorkerArgs),
     /// Queue a run for the workers of a PostgreSQL store
     Enqueue(EnqueueArgs),
-    /// See what is queued, and take runs out
+    /// List queued runs, or remove one
     Queue(QueueArgs),
-    /// See what behaviours did, and deliver again
+    /// List the subscriptions and failed deliveries of behaviours, or deliver an event again
     Behaviors(BehaviorsArgs),
-    /// Write an agent file that runs at once
+    /// Create an agent file that is ready to run
     Init(InitArgs),
-    /// Find every mistake of an agent file; needs no key
+    /// Check an agent file and report every mistake; needs no key
     Check(CheckArgs),
-    /// See whether everything is in order: keys, endpoints, store, clock, disk
+    /// Check the setup: keys, endpoints, store, clock, disk
     Doctor(DoctorArgs),
-    /// List every code: what it means and what to do
+    /// List every code with its meaning and what to do
     Codes(CodesArgs),
-    /// Run scenario files: how an agent fails, before it does
+    /// Run scenario files, which rehearse how an agent fails
     Rehearse(RehearseArgs),
-    /// Print what completes our commands in a shell
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page (roff)
     Man,
@@ -150,7 +149,7 @@ pub(crate) enum Command {
 
 #[derive(clap::Args)]
 pub(crate) struct CodesArgs {
-    /// Only codes that begin with this
+    /// List only codes that begin with this prefix
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
     /// Print one JSON object per line

@@ -77,7 +77,7 @@ impl Environment for Walls {
                 },
             }
         };
-        // What is left of the program ends as its walls are dropped.
+        // The program's remaining processes end when its walls are dropped.
         tokio::select! {
             ended = work => ended,
             () = late => Err(OperatorError::from_failure(DeadlinePassed::after_start(name)).into()),
@@ -90,14 +90,14 @@ fn walled_program(program: OperatorProgram) -> WalledProgram {
     WalledProgram::new(name, arguments, folder, variables)
 }
 
-/// Why a program is ended before it has answered.
+/// The reason to end a program before it has answered.
 enum EarlyEnd {
     Cancelled,
-    /// It was sent a signal that it does not take.
+    /// The program was sent a signal that it does not take.
     Unfit(Signal),
 }
 
-/// Gives the program the signals that it takes. Returns when it is to be ended.
+/// Sends the program the signals that it takes. Returns when the program has to be ended.
 async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> EarlyEnd {
     loop {
         let signal = poll_fn(|context| signals.poll_take(context)).await;
@@ -108,7 +108,7 @@ async fn tell(mut stdin: Option<ChildStdin>, signals: &Signals) -> EarlyEnd {
         };
         if let Some(stdin) = &mut stdin {
             tokio::select! {
-                // A program that does not read what it is told is free to.
+                // A program may ignore its signals.
                 _ = stdin.write_all(line.as_bytes()) => {}
                 () = poll_fn(|context| signals.poll_has(Signal::CANCEL, context)) => {}
             }
@@ -130,7 +130,7 @@ fn unfit(operator: &str, signal: &Signal) -> EnvError {
     OperatorError::NonRetryable(why).into()
 }
 
-/// Reads all that a program says, and waits for its end.
+/// Reads all output of a program, and waits for its end.
 async fn hear(walled: &mut Walled) -> Result<(Vec<u8>, String, ProgramExit), EnvError> {
     let (stdout, stderr) = (walled.stdout.take(), walled.stderr.take());
     let (answer, errors) = tokio::join!(read(stdout, MAX_BYTES), read(stderr, MAX_ERRORS));
@@ -148,7 +148,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> Vec<u8> {
     kept
 }
 
-/// Says what came of a program that has ended by itself.
+/// Returns the answer or error of a program that has ended by itself.
 fn read_result(
     operator: &str,
     walled: &Walled,
@@ -169,7 +169,7 @@ fn read_result(
     }
 }
 
-/// Adds what the walls grant, since one of them may be the reason that nothing saw.
+/// Adds the grants of the walls, because a wall may be the unseen reason.
 fn with_granted(why: String, walled: &Walled) -> String {
     match walled.describe_grants() {
         Some(granted) => format!("{why} (granted: {granted})"),

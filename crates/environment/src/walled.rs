@@ -22,7 +22,7 @@ pub use program::{ProgramInput, WalledProgram};
 use crate::Walls;
 use crate::proxy::{Intervention, Interventions};
 
-/// How a program ended, once it has.
+/// The end of a program, once it has ended.
 type ExitReceiver = watch::Receiver<Option<Result<ProgramExit, String>>>;
 
 /// A program that runs within walls.
@@ -51,11 +51,11 @@ type ExitReceiver = watch::Receiver<Option<Result<ProgramExit, String>>>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Walled {
-    /// The rest of its input, unless it has the whole; dropping this closes the input.
+    /// The rest of the program's input, unless it has been sent; dropping this closes the input.
     pub stdin: Option<ChildStdin>,
-    /// What it prints. The limit of output is its reader's to hold.
+    /// The standard output. The reader has to limit it.
     pub stdout: Option<ChildStdout>,
-    /// What it says of errors.
+    /// The standard error.
     pub stderr: Option<ChildStderr>,
     id: u32,
     walls: Walls,
@@ -72,7 +72,7 @@ impl Walled {
         self.id
     }
 
-    /// Waits until the program, and all that it has started, has ended. Asked again, it answers the same.
+    /// Waits until the program, and all that it has started, has ended. Later calls return the same end.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Walled {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing: the program goes on.
+    /// Dropping the future changes nothing: the program continues.
     pub async fn wait(&mut self) -> Result<ProgramExit, EnvError> {
         let gone = |why: String| EnvError::Other(why.into());
         let ended = self.end.wait_for(Option::is_some).await;
@@ -92,23 +92,24 @@ impl Walled {
         }
     }
 
-    /// Returns what the walls have held until now, in order and each once: hosts as [`EnvError::NetworkDenied`],
-    /// limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has ended.
+    /// Returns the attempts that the walls have stopped so far, in order and each once: hosts as
+    /// [`EnvError::NetworkDenied`], limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has
+    /// ended.
     #[must_use]
     pub fn broken(&self) -> Vec<EnvError> {
         self.blocked_operations().all()
     }
 
-    /// Returns what tells of the same as [`Walled::broken`], for those who do not have the program.
+    /// Returns a handle with the same reports as [`Walled::broken`], for code that does not have the program.
     #[must_use]
     pub fn blocked_operations(&self) -> BlockedOperations {
         BlockedOperations(Arc::clone(&self.notes))
     }
 
-    /// Returns the wall that a program ran into, as the kernel and the proxy saw it: a limit that was counted, a call
-    /// that it was ended for, or a host that it was denied. Of several hosts it is the last that `stderr` names, or
-    /// else the last. What the program wrote decides nothing else: `None` means that nothing outside of the program
-    /// saw a wall, as nothing does of files; [`Walled::describe_grants`] lists what it may reach.
+    /// Returns the wall that a program ran into, as the kernel and the proxy reported it: a counted limit, a refused
+    /// call that ended the program, or a denied host. Of several hosts it is the last one named in `stderr`, or else
+    /// the last. Nothing else depends on the program's output: `None` means that nothing outside of the program saw a
+    /// wall, as with files; [`Walled::describe_grants`] lists the paths and hosts that it may reach.
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
         let notes = self.notes.all();
@@ -128,12 +129,12 @@ impl Walled {
     }
 }
 
-/// Tells what the walls of a program have held. Clones tell of the same program.
+/// Reports the attempts that the walls of a program have stopped. Clones report on the same program.
 #[derive(Debug, Clone)]
 pub struct BlockedOperations(Arc<Interventions>);
 
 impl BlockedOperations {
-    /// Returns what they have held until now; see [`Walled::broken`].
+    /// Returns the attempts stopped so far; see [`Walled::broken`].
     #[must_use]
     pub fn all(&self) -> Vec<EnvError> {
         self.0.all().into_iter().map(error).collect()

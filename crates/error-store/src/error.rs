@@ -16,7 +16,7 @@ pub enum StoreError {
     /// Retry: never. Effect: none.
     #[error("store is closed")]
     Closed,
-    /// The back end failed in a way that has no class of its own.
+    /// The back end failed in a way that no other variant describes.
     ///
     /// Retry: never. Effect: unknown.
     #[error("store failed")]
@@ -37,12 +37,12 @@ pub enum StoreError {
     /// Retry: never. Effect: unknown.
     #[error("`{}` is not the file any more that was opened", .0.display())]
     Lost(PathBuf),
-    /// It is more than the back end takes: a name or a text is too long. Nothing was written.
+    /// A name or a text is too long for the back end. Nothing was written.
     ///
     /// Retry: never. Effect: none.
     #[error("too large for the store")]
     TooLarge(#[source] BoxError),
-    /// The back end cannot be reached, or went away before it answered.
+    /// The back end cannot be reached, or disconnected before it answered.
     ///
     /// Retry: with backoff. Effect: unknown.
     #[error("store cannot be reached")]

@@ -11,16 +11,16 @@ use thiserror::Error;
 
 use crate::Cursor;
 
-/// Says why a log could not be written or read.
+/// The error of reading or writing a log.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// An approval was to be decided that was not decided in time.
+    /// A decision came after the approval had expired.
     ///
     /// Retry: never. Effect: none.
     #[error("approval `{0}` has expired")]
     ApprovalExpired(ApprovalId),
-    /// Another writer has the run.
+    /// The run has another writer, which is alive.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("run `{0}` has a living writer")]
@@ -38,7 +38,7 @@ pub enum LogError {
     Conflict {
         /// The run.
         run: RunId,
-        /// The first seq that was to be written.
+        /// The sequence number of the first event to write.
         seq: u64,
     },
     /// The payload of an event was erased on request.
@@ -50,17 +50,17 @@ pub enum LogError {
         /// The event.
         seq: u64,
     },
-    /// The back end failed in a way that has no class of its own.
+    /// The back end failed in a way that no other variant describes.
     ///
     /// Retry: never. Effect: unknown.
     #[error("log failed")]
     Failed(#[source] BoxError),
-    /// A cursor does not stand in this log: there are fewer events, or another one stands there.
+    /// A cursor does not belong to this log: the log has fewer events, or another event at that position.
     ///
     /// Retry: never. Effect: none.
     #[error("cursor `{0}` is not of this log")]
     ForeignCursor(Cursor),
-    /// Another run of the session follows the run, which is to be reopened.
+    /// The run cannot be reopened, because another run of the session follows it.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` is followed by run `{by}`")]
@@ -71,7 +71,7 @@ pub enum LogError {
         /// The run that follows it.
         by: RunId,
     },
-    /// A session is being forgotten: no run begins there, and none is reopened or copied.
+    /// A session is being forgotten: no run can begin, be reopened or be copied in it.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("session `{0}` is being forgotten")]
@@ -87,11 +87,11 @@ pub enum LogError {
     #[error("the run is sealed with key `{key_id}`, which was not given")]
     #[non_exhaustive]
     KeyMissing {
-        /// How records name the key.
+        /// The name of the key in records.
         key_id: Box<str>,
     },
-    /// The lease under which this process writes to a run has ended: it was stopped or cut off for too long, and
-    /// another may go on with the run.
+    /// The lease of this process on a run has ended: the process was stopped or cut off for too long, and another may
+    /// resume the run.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("the lease of this process on run `{0}` has ended")]
@@ -101,7 +101,7 @@ pub enum LogError {
     /// Retry: with backoff. Effect: none.
     #[error("log is locked")]
     Locked(#[source] BoxError),
-    /// An approval was to be decided by one who may not.
+    /// The person may not decide the approval.
     ///
     /// Retry: never. Effect: none.
     #[error("`{by}` may not decide approval `{approval}`, only: {approvers}")]
@@ -109,9 +109,9 @@ pub enum LogError {
     NotApprover {
         /// The approval.
         approval: ApprovalId,
-        /// Who was to have decided.
+        /// The person named by the decision.
         by: Box<str>,
-        /// Who may.
+        /// The people who may decide.
         approvers: Approvers,
     },
     /// An event cannot be erased.
@@ -122,7 +122,7 @@ pub enum LogError {
     NotErasable {
         /// The event.
         seq: u64,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// There is no such run.
@@ -130,12 +130,12 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("no run `{0}`")]
     NotFound(RunId),
-    /// There is no such run any more, though another record knows that there was.
+    /// The run is gone, though another record shows that it existed.
     ///
     /// Retry: never. Effect: unknown.
     #[error("the record of `{0}` was there, and is gone")]
     Lost(RunId),
-    /// An acknowledged event is missing from the record of a run: the store came back older than it was.
+    /// An acknowledged event is missing from the record of a run, because the store was restored to an older state.
     ///
     /// Retry: never. Effect: unknown.
     #[error("the record of `{run}` has lost event {seq}, which was acknowledged")]
@@ -146,7 +146,7 @@ pub enum LogError {
         /// The newest event that is known to be lost.
         seq: u64,
     },
-    /// A run was forgotten on request, and does not begin any more.
+    /// The run was forgotten on request and cannot begin again.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{0}` was forgotten")]
@@ -157,12 +157,12 @@ pub enum LogError {
     #[error("written with schema {found}, this version reads up to {known}")]
     #[non_exhaustive]
     SchemaNewer {
-        /// The schema found.
+        /// The schema version of the log.
         found: u32,
-        /// The newest schema known.
+        /// The newest schema version that this version reads.
         known: u32,
     },
-    /// A session has one run at a time, and another one is open or began meanwhile.
+    /// Another run of the session is open or began in the meantime; a session has one run at a time.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("session `{session}` has another run: `{run}`")]
@@ -181,22 +181,22 @@ pub enum LogError {
     Tampered {
         /// The first event that cannot be trusted.
         seq: u64,
-        /// What is wrong with it.
+        /// The defect of the event.
         what: &'static str,
     },
-    /// The file of the log was removed, renamed or replaced while it was open. What was written is not in the file of
-    /// that name.
+    /// The file of the log was removed, renamed or replaced while it was open. Events written since then are not in the
+    /// file with that name.
     ///
     /// Retry: never. Effect: unknown.
     #[error("`{}` is not the file any more that was opened", .0.display())]
     StoreLost(PathBuf),
-    /// It is more than the back end takes: a name or an append is too long. Nothing was written.
+    /// A name or an append is too long for the back end. Nothing was written.
     ///
     /// Retry: never. Effect: none.
     #[error("too large for the log")]
     TooLarge(#[source] BoxError),
-    /// An event cannot be read, though nothing says that it was changed; or it could not be read if
-    /// it were written, and was not written.
+    /// An event cannot be decoded, though nothing shows that it was changed; or it could not be decoded once written,
+    /// and was not written.
     ///
     /// Retry: never. Effect: none.
     #[error("event {seq} cannot be read")]
@@ -204,16 +204,16 @@ pub enum LogError {
     Unreadable {
         /// The event.
         seq: u64,
-        /// Why not.
+        /// The reason.
         #[source]
         source: InnerError<DecodeError>,
     },
-    /// The back end cannot be reached, or went away before it answered.
+    /// The back end cannot be reached, or disconnected before it answered.
     ///
     /// Retry: with backoff. Effect: unknown.
     #[error("log cannot be reached")]
     Unreachable(#[source] BoxError),
-    /// What is kept of a run at a glance cannot be read, and its record cannot make up for it.
+    /// The summary of a run cannot be read, and its record cannot replace it.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` cannot be read")]
@@ -221,11 +221,11 @@ pub enum LogError {
     UnreadableRun {
         /// The run.
         run: RunId,
-        /// Why not.
+        /// The reason.
         #[source]
         source: BoxError,
     },
-    /// The writer of a run appends nothing more: its run was over when it was made, or an append of it failed.
+    /// The writer of a run is closed: the run had ended when the writer was made, or one of its appends failed.
     ///
     /// Retry: never. Effect: none.
     #[error("the writer of run `{0}` is closed")]
@@ -309,7 +309,7 @@ impl LogError {
         Self::UnreadableRun { run, source: source.into() }
     }
 
-    /// Can trying again help?
+    /// Returns whether trying again can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

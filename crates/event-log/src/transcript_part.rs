@@ -1,4 +1,4 @@
-//! The parts of session transcripts that a log keeps beside its records.
+//! The parts of session transcripts that a log keeps in addition to its records.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl TranscriptPart {
         part
     }
 
-    /// Makes the part that a log has stored; [`is_sound`](Self::is_sound) tells whether it is as it was made.
+    /// Makes the part that a log has stored; [`is_sound`](Self::is_sound) returns whether it is unchanged.
     pub fn from_stored(
         run: RunId,
         head: Hash,

@@ -13,17 +13,17 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The client said something else first than the protocol has it.
+    /// The client did not begin with the handshake of the protocol.
     ///
     /// Retry: never. Effect: none.
     #[error("the client did not begin as the protocol says")]
     Handshake(#[source] BoxError),
-    /// The address is beyond this machine, and there is no token.
+    /// The address can be reached from other machines, but there is no token.
     ///
     /// Retry: never. Effect: none.
     #[error("`{0}` can be reached from other machines, and no token is set")]
     NoToken(SocketAddr),
-    /// The socket cannot be listened on.
+    /// Listening on the socket failed.
     ///
     /// Retry: never. Effect: unknown.
     #[error("connections cannot be accepted")]

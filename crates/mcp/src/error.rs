@@ -11,8 +11,8 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum McpError {
-    /// The server has an address asked for its login that is not public, and neither is it there itself nor is that
-    /// granted ([`McpServer::grants`](crate::McpServer::grants)).
+    /// The server requests a login at an address that is not public, where the server itself is not, and no grant
+    /// allows the address ([`McpServer::grants`](crate::McpServer::grants)).
     ///
     /// Retry: never. Effect: none.
     #[error("MCP server `{server}` leads its login to `{host}` at {address}, which is not public")]
@@ -25,7 +25,7 @@ pub enum McpError {
         /// The address that is not public.
         address: IpAddr,
     },
-    /// Two tools of the server have one name for the model.
+    /// Two tools of the server have the same name for the model.
     ///
     /// Retry: never. Effect: none.
     #[error("tools `{one}` and `{other}` of MCP server `{server}` are both `{name}`")]
@@ -55,7 +55,7 @@ pub enum McpError {
         /// End of the server's standard error, at most 8 KiB, without secrets.
         stderr: String,
     },
-    /// Its tools cannot be listed.
+    /// The tools of the server cannot be listed.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("the tools of MCP server `{server}` cannot be listed: {why}")]
@@ -68,7 +68,7 @@ pub enum McpError {
         /// End of the server's standard error, at most 8 KiB, without secrets.
         stderr: String,
     },
-    /// The server is described in a way that cannot be.
+    /// The description of the server is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("MCP server `{server}` cannot be used: {why}")]
@@ -79,7 +79,7 @@ pub enum McpError {
         /// The defect of the description.
         why: String,
     },
-    /// Its program cannot be started.
+    /// The program of the server cannot be started.
     ///
     /// Retry: never. Effect: none.
     #[error("MCP server `{server}`: starting `{program}` failed")]
@@ -92,7 +92,7 @@ pub enum McpError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// It did not answer in time.
+    /// The server did not answer in time.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("MCP server `{server}` did not answer {what} within {}{said}", Seconds(*after))]

@@ -200,17 +200,17 @@ impl LocalOrchestratorBuilder {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OperatorNameError {
-    /// There are two operators of this name.
+    /// Two operators have this name.
     ///
     /// Retry: never. Effect: none.
     #[error("there is already an operator named `{0}`")]
     Duplicate(String),
-    /// An operator cannot be called so.
+    /// The name of an operator is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid operator")]
     Name(#[from] NameError),
-    /// A schema of an operator is no JSON Schema.
+    /// A schema of an operator is not a JSON Schema.
     ///
     /// Retry: never. Effect: none.
     #[error("a schema of operator `{operator}` cannot be used")]
@@ -218,10 +218,10 @@ pub enum OperatorNameError {
     Schema {
         /// The operator.
         operator: String,
-        /// The reason that it cannot be used.
+        /// The defect of the schema.
         source: SchemaError,
     },
-    /// An operator dispatches one that is not there.
+    /// An operator dispatches an operator that is not registered.
     ///
     /// Retry: never. Effect: none.
     #[error("operator `{operator}` dispatches one that is not registered")]

@@ -26,7 +26,7 @@ enum SchemaMismatch {
     /// Retry: never. Effect: none.
     #[error("the input of `{operator}` does not fit its schema: {why}")]
     Input { operator: String, why: String },
-    /// A schema of the operator is none.
+    /// A schema of the operator is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("a schema of `{operator}` cannot be used: {why}")]

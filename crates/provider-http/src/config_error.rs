@@ -8,12 +8,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProviderConfigError {
-    /// The HTTP client could not be made, for lack of root certificates as a rule.
+    /// The HTTP client could not be created, usually for lack of root certificates.
     ///
     /// Retry: never. Effect: none.
     #[error("no HTTP client could be made")]
     Client(#[source] BoxError),
-    /// The variable that should hold the key holds nothing.
+    /// The variable for the key is empty.
     ///
     /// Retry: never. Effect: none.
     #[error("no API key: environment variable `{variable}` is empty")]
@@ -22,7 +22,7 @@ pub enum ProviderConfigError {
         /// The name of the variable.
         variable: String,
     },
-    /// The base URL cannot be posted to.
+    /// The base URL cannot receive requests.
     ///
     /// Retry: never. Effect: none.
     #[error("base URL `{url}` is not usable: {reason}")]
@@ -33,7 +33,7 @@ pub enum ProviderConfigError {
         /// The problem with the URL.
         reason: String,
     },
-    /// A header cannot be sent.
+    /// A header is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("header `{name}` cannot be sent: {reason}")]
@@ -44,12 +44,12 @@ pub enum ProviderConfigError {
         /// The problem with the header.
         reason: &'static str,
     },
-    /// The key holds characters that no HTTP header can carry.
+    /// The key contains characters that an HTTP header cannot carry.
     ///
     /// Retry: never. Effect: none.
     #[error("the API key holds characters that a header cannot carry")]
     InvalidKey,
-    /// The variable that should hold the key is not set.
+    /// The variable for the key is not set.
     ///
     /// Retry: never. Effect: none.
     #[error("no API key: environment variable `{variable}` is not set")]
@@ -58,7 +58,7 @@ pub enum ProviderConfigError {
         /// The name of the variable.
         variable: String,
     },
-    /// Something that has no default is set nowhere.
+    /// A setting without a default is missing.
     ///
     /// Retry: never. Effect: none.
     #[error("no {setting}: environment variable `{variable}` is not set")]

@@ -37,9 +37,9 @@ pub trait Framing: Default + Send {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// They are not what the protocol says: what is wrong with them.
+    /// The bytes break the protocol; names the defect.
     Invalid(String),
-    /// The body ended too early: what is missing.
+    /// The body ended too early; names the missing part.
     Truncated(&'static str),
 }
 

@@ -80,7 +80,7 @@ pub enum ProviderError {
         /// The HTTP status.
         status: Option<u16>,
     },
-    /// The answer could not be understood.
+    /// The response could not be decoded.
     ///
     /// Retry: with backoff. Effect: unknown.
     #[error("{}", text::invalid_response(_0))]
@@ -96,12 +96,12 @@ pub enum ProviderError {
         /// Advice for a fix, if known.
         hint: Option<Box<str>>,
     },
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("provider failed in an unclassified way")]
     Other(#[from] BoxError),
-    /// Quota, credit or spend limit is used up.
+    /// The quota, credit or spend limit is used up.
     ///
     /// Retry: never. Effect: none.
     #[error("quota exhausted: {message}")]
@@ -110,7 +110,7 @@ pub enum ProviderError {
         /// The provider's message.
         message: String,
     },
-    /// The provider asked to slow down.
+    /// The provider limited the request rate.
     ///
     /// Retry: after the hint, else with backoff. Effect: none.
     #[error("rate limited: {message}")]
@@ -133,7 +133,7 @@ pub enum ProviderError {
         #[source]
         others: ErrorText,
     },
-    /// The connection broke inside the answer.
+    /// The connection broke within the response stream.
     ///
     /// Retry: with backoff. Effect: unknown.
     #[error("stream interrupted")]
@@ -166,7 +166,7 @@ pub enum ProviderError {
         /// Advice for a fix, if known.
         hint: Option<Box<str>>,
     },
-    /// Overload, a 5xx, a lost connection.
+    /// A transient failure: overload, a 5xx status, or a lost connection.
     ///
     /// Retry: after the hint, else with backoff. Effect: unknown.
     #[error("{message}")]

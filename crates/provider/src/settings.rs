@@ -32,7 +32,7 @@ pub struct ModelSettings {
     /// The part of the probability mass from which answers are drawn, 0.0 to 1.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
-    /// The texts at which the answer stops; they are not part of it.
+    /// The texts at which the answer stops; the answer does not contain them.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub stop: Arc<[Arc<str>]>,
     /// A seed that makes answers to one request alike, as far as the provider supports that.

@@ -191,7 +191,7 @@ impl Deref for CheckedDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// What should be an amount of money is none.
+    /// The value is not an amount of money.
     ///
     /// Retry: never. Effect: none.
     #[error("`{key}` must be a finite number that is not negative, and is `{amount}`")]
@@ -199,15 +199,15 @@ pub enum DefinitionError {
     NoAmount {
         /// The key.
         key: &'static str,
-        /// Its value.
+        /// The given value.
         amount: String,
     },
-    /// A text that has to say something is empty.
+    /// A required text is empty.
     ///
     /// Retry: never. Effect: none.
     #[error("`{0}` must not be empty")]
     Empty(&'static str),
-    /// A setting is beyond what providers take.
+    /// A setting exceeds the maximum that providers accept.
     ///
     /// Retry: never. Effect: none.
     #[error("`{key}` must be from 0 to {max}, and is `{given}`")]
@@ -217,16 +217,16 @@ pub enum DefinitionError {
         key: &'static str,
         /// Its maximum.
         max: String,
-        /// Its value.
+        /// The given value.
         given: String,
     },
-    /// A value is nested so deeply that a record of it could not be read.
+    /// A value is nested too deeply for a record to be read again.
     ///
     /// Retry: never. Effect: none.
     #[error("`{0}` is nested deeper than {1} levels")]
     TooDeep(&'static str, usize),
-    /// There is a cost budget or a spend limit, and a model without a price; `AgentBuilder::price` gives one to all of an
-    /// agent's, `Upstream::price` to one.
+    /// A cost budget or a spend limit needs the price of every model, and one has none; `AgentBuilder::price` sets the
+    /// price of all of an agent's models, `Upstream::price` of one.
     ///
     /// Retry: never. Effect: none.
     #[error("`max_cost_usd` needs a price, and a model of the agent has none")]

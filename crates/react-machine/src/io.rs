@@ -338,12 +338,12 @@ pub enum Finish {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// The run is over.
+    /// The run has ended.
     ///
     /// Retry: never. Effect: none.
     #[error("`{0}` after the run ended")]
     Finished(&'static str),
-    /// The input does not fit what the run waits for.
+    /// The input does not fit the state of the run.
     ///
     /// Retry: never. Effect: none.
     #[error("`{event}` while {state}")]
@@ -358,12 +358,12 @@ pub enum Misuse {
     /// Retry: never. Effect: none.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
-    /// A run that is over cannot be opened again like this.
+    /// The ended run cannot be reopened with this input.
     ///
     /// Retry: never. Effect: none.
     #[error("`run.reopened` after an end that does not allow it")]
     NotReopenable(#[from] NotReopenable),
-    /// The agent that the run is to go on with cannot be run.
+    /// The agent of the resumed run cannot be run.
     ///
     /// Retry: never. Effect: none.
     #[error("the agent in `run.resumed` cannot be run: {0}")]
@@ -378,7 +378,7 @@ pub enum Misuse {
     /// Retry: never. Effect: none.
     #[error("no open call `{0}`")]
     UnknownCall(CallId),
-    /// One who may not decide the approval has decided it.
+    /// The person may not decide the approval.
     ///
     /// Retry: never. Effect: none.
     #[error("`{by}` may not decide approval `{approval}`")]

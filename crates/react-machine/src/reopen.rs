@@ -16,7 +16,7 @@ pub const CONTINUE: &str = "continue";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotReopenable {
-    /// The run completed: there is nothing to go on with.
+    /// The run completed: there is nothing to continue.
     ///
     /// Retry: never. Effect: none.
     #[error("the run completed")]
@@ -26,22 +26,22 @@ pub enum NotReopenable {
     /// Retry: never. Effect: none.
     #[error("the run ended with `{0}`, which is final")]
     Final(Code),
-    /// The run is not over.
+    /// The run has not ended.
     ///
     /// Retry: never. Effect: none.
     #[error("the run is not over")]
     Open,
-    /// The run ended otherwise than is said.
+    /// The run has another end than the request names.
     ///
     /// Retry: never. Effect: none.
     #[error("the run did not end with {}", or_completed(_0.as_ref()))]
     OtherEnd(Option<Code>),
-    /// A copy of a run that completed needs something to be said to its model.
+    /// A copy of a completed run needs an input for its model.
     ///
     /// Retry: never. Effect: none.
     #[error("the copy is over, and nothing is said to its model")]
     Silent,
-    /// Nothing is left of a budget that the run needs to go on.
+    /// A budget that the run needs to continue is exhausted.
     ///
     /// Retry: never. Effect: none.
     #[error("{used} of {limit} of the run's {} are used", dimension.replace('_', " "))]

@@ -1,4 +1,4 @@
-//! Why a decision was not accepted.
+//! Errors of decisions about approvals.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use layer0::id::ApprovalId;
 use layer0::{Approvers, JsonText, code};
 use thiserror::Error;
 
-/// Says that no open approval has this id: it never had, or it is decided already.
+/// The error of an approval that is not open: no approval has this id, or it is already decided.
 ///
 /// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no open approval `{id}`")]
 #[non_exhaustive]
 pub struct ApprovalNotFound {
-    /// The id.
+    /// The approval id.
     pub id: ApprovalId,
 }
 
@@ -34,7 +34,7 @@ impl Failure for ApprovalNotFound {
     }
 }
 
-/// Says why a decision was not accepted.
+/// The error of a decision that was not accepted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DecideError {
@@ -43,12 +43,12 @@ pub enum DecideError {
     /// Retry: never. Effect: none.
     #[error("the arguments do not fit the tool: {0}")]
     Arguments(String),
-    /// A text that has to say something is blank.
+    /// A required text is blank.
     ///
     /// Retry: never. Effect: none.
     #[error("the decision has a blank `{0}`")]
     Blank(&'static str),
-    /// The data does not fit what the approval asks for, or there is none.
+    /// The data does not fit the schema of the approval, or is missing.
     ///
     /// Retry: never. Effect: none.
     #[error("the data does not fit what the approval asks for: {0}")]
@@ -58,7 +58,7 @@ pub enum DecideError {
     /// Retry: never. Effect: none.
     #[error("{}", LogError::ApprovalExpired(_0.clone()))]
     Expired(ApprovalId),
-    /// The approval is not for this one to decide.
+    /// The person may not decide the approval.
     ///
     /// Retry: never. Effect: none.
     #[error("{}", LogError::not_approver(id.clone(), by, approvers.clone()))]
@@ -66,9 +66,9 @@ pub enum DecideError {
     NotApprover {
         /// The approval.
         id: ApprovalId,
-        /// Who was to have decided.
+        /// The person named by the decision.
         by: Box<str>,
-        /// Who may.
+        /// The people who may decide.
         approvers: Approvers,
     },
     /// No such approval is open.
@@ -76,8 +76,8 @@ pub enum DecideError {
     /// Retry: as the error inside says. Effect: as it says.
     #[error("the decision was not accepted")]
     NotFound(#[from] ApprovalNotFound),
-    /// The changed arguments hold a secret of this process, which is never recorded; a tool cannot run with what
-    /// stands in its place.
+    /// The changed arguments hold a secret of this process, which is never recorded; a tool cannot run with the
+    /// placeholder that replaces it.
     ///
     /// Retry: never. Effect: none.
     #[error("the arguments hold a secret of this process")]
@@ -87,7 +87,7 @@ pub enum DecideError {
     /// Retry: as the log's error says. Effect: as the log's error says.
     #[error("the decision could not be written")]
     Log(#[source] LogError),
-    /// There is data, and the decision needs none: the approval asks for none, or it is denied.
+    /// The decision has unrequested data: the approval asks for none, or is denied.
     ///
     /// Retry: never. Effect: none.
     #[error("the decision has data that nothing asks for")]
@@ -101,7 +101,7 @@ impl DecideError {
         Self::NotApprover { id, by: by.into(), approvers }
     }
 
-    /// Says that a call keeps its arguments that is running already.
+    /// Makes the error for changed arguments of a call that is already running.
     pub(crate) fn running() -> Self {
         Self::Arguments("it is running already, and keeps those it has".to_owned())
     }
@@ -151,9 +151,9 @@ impl Failure for DecideError {
     }
 }
 
-/// Says whether other arguments than the model's fit the schema of a tool.
+/// Checks changed arguments of a call against the schema of its tool.
 pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result<(), DecideError> {
-    // What no validator is there for is checked when the call is admitted.
+    // Arguments without a validator are checked when the call is admitted.
     let Ok(schema) = Schema::new(&schema.value()) else { return Ok(()) };
     let checked = schema.check_arguments(&arguments.value());
     checked.map_err(|misfit| DecideError::Arguments(misfit.to_string()))
@@ -177,8 +177,8 @@ pub(crate) fn check_sent_data(
     Ok(())
 }
 
-/// Says whether a decision has the data that its approval asks for, and no other. Its length was checked where it was
-/// sent, by the limit that was in force then.
+/// Checks that a decision has the data that its approval asks for, and no other. The length was checked by the sender,
+/// under the limit in force then.
 pub(crate) fn check_data(
     schema: Option<&JsonText>,
     decision: &Decision,
@@ -189,7 +189,7 @@ pub(crate) fn check_data(
         (Some(_), None) => return Err(DecideError::Data("there is none".to_owned())),
         (Some(schema), Some(data)) => (schema, data),
     };
-    // What nothing can be held against is not agreed to either.
+    // A schema that cannot validate data accepts none.
     let misfit = |why: &dyn ToString| DecideError::Data(why.to_string());
     let schema = Schema::new(&schema.value()).map_err(|error| misfit(&error))?;
     schema.check_data(&data.value()).map_err(|why| misfit(&why))

@@ -20,13 +20,13 @@ use crate::hook::HookError;
 /// Text of the error around a provider's.
 const MODEL_FAILED: &str = "model call failed";
 
-/// Says why a run failed.
+/// A failure that ends a run.
 ///
 /// There is no variant for tools, policy, memory or events: those never end a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AgentError {
-    /// A gate said that the run must not go on.
+    /// A gate aborted the run.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::describe_abort(hook, reason))]
@@ -34,7 +34,7 @@ pub enum AgentError {
     Aborted {
         /// The hook.
         hook: String,
-        /// Why, in its words.
+        /// The reason that the gate gave.
         reason: String,
     },
     /// The process that ran the run died three times without a step being completed in between.
@@ -43,10 +43,10 @@ pub enum AgentError {
     #[error("{}", text::crash_loop(open))]
     #[non_exhaustive]
     CrashLoop {
-        /// What was open each time, for people.
+        /// The open work at each crash, for people.
         open: String,
     },
-    /// A hook that must not fail failed.
+    /// A hook failed whose failure ends the run.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::hook_rejected(hook))]
@@ -54,7 +54,7 @@ pub enum AgentError {
     HookRejected {
         /// The hook.
         hook: String,
-        /// How it failed.
+        /// The failure of the hook.
         #[source]
         source: HookError,
     },
@@ -78,7 +78,7 @@ pub enum AgentError {
     /// Retry: as the request's error says. Effect: as it says.
     #[error("invalid request")]
     InvalidRequest(#[from] RequestError),
-    /// The model asked for the same tools again and again.
+    /// The model requested the same tool calls too often.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::loop_detected(count, limit))]
@@ -86,12 +86,12 @@ pub enum AgentError {
     LoopDetected {
         /// The batch: name and hash of the arguments of each call, sorted, joined by `|`.
         signature: String,
-        /// How often it asked.
+        /// The number of requests.
         count: usize,
-        /// How often is allowed.
+        /// The allowed number.
         limit: usize,
     },
-    /// The last allowed model call still asked for tools.
+    /// The last allowed model call still requested tools.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::max_iterations(_0))]
@@ -101,29 +101,28 @@ pub enum AgentError {
     /// Retry: as the log's error says. Effect: none.
     #[error("the run cannot begin")]
     NotStarted(#[source] LogError),
-    /// The answer does not fit the schema it was asked for, a second time.
+    /// The answer does not fit the requested schema, for the second time.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::output_invalid(_0))]
     OutputSerialization(String),
-    /// The model asked for more tools at once than allowed; none of them ran.
+    /// The model requested more tool calls at once than allowed; none of them ran.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::parallel_tool_limit(count, limit))]
     #[non_exhaustive]
     ParallelToolLimitExceeded {
-        /// How many it asked for.
+        /// The number of requested calls.
         count: usize,
-        /// How many are allowed.
+        /// The allowed number of calls.
         limit: usize,
     },
-    /// The run failed in another process; this is what its record says.
+    /// The run failed in another process; the failure is read from its record.
     ///
     /// Retry: as the record's failure says. Effect: as it says.
     #[error("{}", .0.wrapper)]
     Recorded(#[source] LoggedFailure),
-    /// The model said the same text too often, the last time without asking for anything that is new
-    /// to the run.
+    /// The model returned the same text too often, the last time without a tool call that is new to the run.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", text::stagnation(count, max_steps))]
@@ -131,12 +130,12 @@ pub enum AgentError {
     StagnationDetected {
         /// FNV-1a 64 of the text, 16 hex digits.
         repeated_text_hash: String,
-        /// How often it said it.
+        /// The number of times the model returned the text.
         count: usize,
-        /// How often is allowed.
+        /// The allowed number.
         max_steps: usize,
     },
-    /// The durable log could not be written; nothing after that was acted on.
+    /// The durable log could not be written; nothing was executed after that.
     ///
     /// Retry: as the log's error says. Effect: unknown.
     #[error("run log could not be written")]
@@ -195,7 +194,7 @@ impl AgentError {
         }
     }
 
-    /// Says that a log's error came before the run began.
+    /// Converts a log error from before the start of the run.
     pub(crate) fn before_the_start(self) -> Self {
         match self {
             Self::Storage(error) => Self::NotStarted(error),
@@ -203,7 +202,7 @@ impl AgentError {
         }
     }
 
-    /// Can trying again help?
+    /// Returns whether trying again can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
@@ -286,16 +285,16 @@ impl From<AgentError> for EnvError {
     }
 }
 
-/// The failure of a model or a hook as a record has it: its code, its retry answer, its text and those of its causes.
+/// A recorded failure of a model or a hook: its code, its retry answer, its text and those of its causes.
 ///
-/// Where the record does not tell whether trying again helps, it is as the code says of what was given up.
+/// Where the record has no retry answer, the answer is that of the code.
 ///
 /// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedFailure {
     facts: Box<Facts>,
     is_of_model: bool,
-    /// Text of the error around it, as in the process where the run failed.
+    /// Text of the enclosing error, as in the process where the run failed.
     wrapper: Box<str>,
     text: Box<str>,
     cause: Option<Box<LoggedFailure>>,
@@ -349,7 +348,7 @@ impl Failure for LoggedFailure {
     }
 }
 
-/// A run that failed, with everything it had done until then.
+/// A failed run, with everything it had done until then.
 ///
 /// Prints as `run … failed`; with `{:#}` as the whole chain on one line; with `{:?}`, as at the end of
 /// `main`, with its code and a hint too.
@@ -361,20 +360,20 @@ pub struct RunFailure {
     pub run_id: RunId,
     /// Its session.
     pub session: SessionId,
-    /// Why it failed.
+    /// The failure.
     pub error: AgentError,
-    /// What it used.
+    /// The usage of the run.
     pub usage: Usage,
     /// The transcript until then; every call is answered, unless the log failed in between.
     pub transcript: Transcript,
-    /// What the model last said.
+    /// The last text of the model.
     pub partial: Arc<str>,
-    /// Did a tool that is not safe to repeat run?
+    /// Whether a tool that is not safe to repeat ran.
     pub(crate) acted: bool,
 }
 
 impl RunFailure {
-    /// The run's task ended before the run did.
+    /// Makes the failure of a run whose task ended before the run did.
     pub(crate) fn from_lost_task(run_id: RunId, session: SessionId) -> Self {
         let why = "the run's task panicked, or its runtime was shut down";
         Self {
@@ -394,13 +393,13 @@ impl RunFailure {
         Failure::code(self)
     }
 
-    /// Can trying again help?
+    /// Returns whether trying again can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
     }
 
-    /// Says how a person can mend it: the failure's own hint, else the advice for its code.
+    /// Returns how a person can fix it: the failure's own hint, else the advice for its code.
     #[must_use]
     pub fn hint(&self) -> Cow<'_, str> {
         layer0::failure::hint(self)
@@ -431,7 +430,7 @@ impl std::error::Error for RunFailure {
     }
 }
 
-/// The facts of the error, but honest about the run as a whole: where a tool acted, the run acted.
+/// The facts of the error; where a tool acted, the effect is that the run acted.
 impl Failure for RunFailure {
     fn facts(&self) -> Facts {
         let facts = self.error.facts();
@@ -465,7 +464,7 @@ impl From<RunFailure> for OperatorError {
     }
 }
 
-/// Says that something happened that must not.
+/// Makes the error of a broken invariant.
 pub(crate) fn internal(what: String) -> AgentError {
     AgentError::Internal(what.into())
 }

@@ -29,7 +29,7 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// A run of the session came before, so that its messages are known.
+    /// The session already has a run, so its messages are known.
     ///
     /// Retry: never. Effect: none.
     #[error("session `{session}` has a history already, up to run `{follows}`")]
@@ -37,10 +37,10 @@ pub enum RequestError {
     HistoryInSession {
         /// The session.
         session: SessionId,
-        /// Its last run.
+        /// The last run of the session.
         follows: RunId,
     },
-    /// No model could go on from these messages.
+    /// No model could continue from these messages.
     ///
     /// Retry: never. Effect: none.
     #[error("message {index} of the history cannot stand there: {why}")]
@@ -51,28 +51,28 @@ pub enum RequestError {
         /// The fault of the message.
         why: HistoryFault,
     },
-    /// It cannot be filed under its labels.
+    /// A label of the request is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("a label cannot be given")]
     Label(#[from] LabelError),
-    /// A session cannot be called so.
+    /// The session name is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("the session cannot be named so")]
     Session(#[from] SessionNameError),
-    /// It would be deeper than the agent's budget allows.
+    /// The run would be deeper than the agent's budget allows.
     ///
     /// Retry: never. Effect: none.
     #[error("the run would be {depth} levels deep, {max} are allowed")]
     #[non_exhaustive]
     TooDeep {
-        /// Number of dispatches that would be above it.
+        /// Number of dispatches that would be above the run.
         depth: u32,
         /// Maximum number of dispatches.
         max: u32,
     },
-    /// The agent keeps no log, so that nothing is known of the session.
+    /// The agent keeps no log, so the session is unknown.
     ///
     /// Retry: never. Effect: none.
     #[error("session `{session}` cannot be gone on with: the agent has no log")]
@@ -87,7 +87,7 @@ pub enum RequestError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HistoryFault {
-    /// It has nothing in it.
+    /// The message is empty.
     ///
     /// Retry: never. Effect: none.
     #[error("it is empty")]
@@ -97,32 +97,32 @@ pub enum HistoryFault {
     /// Retry: never. Effect: none.
     #[error("a history begins with a user message")]
     NotBegunByUser,
-    /// The one before is by the same speaker.
+    /// The previous message is by the same speaker.
     ///
     /// Retry: never. Effect: none.
     #[error("the one before is by the same speaker")]
     SameSpeaker,
-    /// It instructs.
+    /// The message is a system message.
     ///
     /// Retry: never. Effect: none.
     #[error("instructions are the agent's")]
     System,
-    /// Two of its calls have one id.
+    /// Two calls of the message have the same id.
     ///
     /// Retry: never. Effect: none.
     #[error("two of its calls have the same id")]
     RepeatedCall,
-    /// A tool answers what was not called just before, or twice.
+    /// A tool answers a call that was not made just before, or answers it twice.
     ///
     /// Retry: never. Effect: none.
     #[error("it answers no call of the turn before it")]
     UnknownCall,
-    /// It comes before the calls ahead of it are answered.
+    /// Earlier calls are not answered before the message.
     ///
     /// Retry: never. Effect: none.
     #[error("a call before it has no answer")]
     UnansweredCall,
-    /// It is the user's, and the run's input is too.
+    /// The last message is the user's, and so is the run's input.
     ///
     /// Retry: never. Effect: none.
     #[error("it is the user's, and the input of the run follows it")]

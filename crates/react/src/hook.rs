@@ -202,17 +202,17 @@ impl Moment<'_> {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HookError {
-    /// It reported an error.
+    /// The hook reported an error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{}", backstop_react_machine::text::HOOK_FAILED)]
     Failed(#[source] BoxError),
-    /// Its code panicked; the panic was caught.
+    /// The hook panicked; the panic was caught.
     ///
     /// Retry: never. Effect: unknown.
     #[error("hook panicked: {0}")]
     Panicked(String),
-    /// It did not answer in time.
+    /// The hook did not answer in time.
     ///
     /// Retry: never. Effect: unknown.
     #[error("hook gave no answer within {}", Seconds(*after))]

@@ -15,17 +15,17 @@ const MAX_VALUE: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LabelError {
-    /// A key is blank, too long, or holds control characters.
+    /// A key is blank, too long, or contains control characters.
     ///
     /// Retry: never. Effect: none.
     #[error("a key has 1 to {MAX_KEY} bytes without control characters, and `{0}` has not")]
     Key(String),
-    /// There are too many of them.
+    /// The run has too many labels.
     ///
     /// Retry: never. Effect: none.
     #[error("a run has at most {MAX_LABELS} labels, and this one has {0}")]
     TooMany(usize),
-    /// The value of this key is too long, or holds control characters.
+    /// The value of this key is too long, or contains control characters.
     ///
     /// Retry: never. Effect: none.
     #[error(

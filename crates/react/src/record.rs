@@ -1,4 +1,4 @@
-//! Records as runs read them: whose they are, what they say, and what may stand in them.
+//! Reading of records by runs: their agents, their content, and the values that they may contain.
 
 pub(crate) mod abandon;
 pub(crate) mod copy;

@@ -1,4 +1,4 @@
-//! Why a run cannot be gone on with.
+//! Errors of resuming a run.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,16 @@ use thiserror::Error;
 
 use crate::error::RunFailure;
 
-/// Says why a run cannot be gone on with, copied or replayed, or how it failed then.
+/// The error of a run that cannot be resumed, copied or replayed, or that failed after resuming.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// A text that has to say something is blank.
+    /// A required text is blank.
     ///
     /// Retry: never. Effect: none.
     #[error("the request has a blank `{0}`")]
     Blank(&'static str),
-    /// The outcome of the call is known, or the run made no such call, so that there is nothing to settle.
+    /// The call is not open: its outcome is known, or the run made no such call.
     ///
     /// Retry: never. Effect: none.
     #[error("call `{call}` of run `{run}` is not open")]
@@ -31,15 +31,15 @@ pub enum ResumeError {
         run: RunId,
         /// The call.
         call: CallId,
-        /// The calls of the run that are.
+        /// The open calls of the run.
         open: Vec<CallId>,
     },
-    /// What is recorded does not follow from this agent, or was recorded by another version.
+    /// The record does not follow from this agent, or was written by another version.
     ///
     /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
     Diverged(#[source] InnerError<Divergence>),
-    /// A run that dispatched the run is open: that one goes on, and with it all below it.
+    /// A caller of the run is open; resuming the caller resumes all its child runs.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` belongs to run `{root}`, which is open")]
@@ -50,7 +50,7 @@ pub enum ResumeError {
         /// The open run at the head of its callers.
         root: RunId,
     },
-    /// The run is a workflow's: it goes on by its code, through its orchestrator.
+    /// The run belongs to a workflow, which its own code resumes through its orchestrator.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` is of the workflow `{workflow}`, not of an agent")]
@@ -61,29 +61,29 @@ pub enum ResumeError {
         /// The workflow.
         workflow: Box<str>,
     },
-    /// The copy is open where it ends: it continues within its budget, and takes no more.
+    /// The copy is open at its last event: it continues within its budget, which cannot be increased.
     ///
     /// Retry: never. Effect: none.
     #[error("the copy of run `{run}` is open at event {at}: it takes no more budget")]
     #[non_exhaustive]
     CopyOpen {
-        /// The run that was to be copied.
+        /// The run to copy.
         run: RunId,
-        /// The last event that was to be copied.
+        /// The last event to copy.
         at: u64,
     },
-    /// The copy is over where it ends, and nothing is to be said to its model.
+    /// The copy has ended at its last event, and there is no new input for its model.
     ///
     /// Retry: never. Effect: none.
     #[error("the copy of run `{run}` is over at event {at}: it needs an input to go on")]
     #[non_exhaustive]
     CopyOver {
-        /// The run that was to be copied.
+        /// The run to copy.
         run: RunId,
-        /// The last event that was to be copied.
+        /// The last event to copy.
         at: u64,
     },
-    /// The record cannot be read, or another process is writing it.
+    /// The record cannot be read, or another process is writing to it.
     ///
     /// Retry: as the log's error says. Effect: as the log's error says.
     #[error("the run cannot be taken over")]
@@ -101,7 +101,7 @@ pub enum ResumeError {
         /// The run's last event.
         last: u64,
     },
-    /// The run cannot be opened again.
+    /// The run cannot be reopened.
     ///
     /// Retry: as the reason says. Effect: as it says.
     #[error("run `{run}` cannot be reopened")]
@@ -109,11 +109,11 @@ pub enum ResumeError {
     NotReopenable {
         /// The run.
         run: RunId,
-        /// Why not.
+        /// The reason.
         #[source]
         why: NotReopenable,
     },
-    /// The run is not over, so there is nothing to reopen.
+    /// The run is open, so it cannot be reopened.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("run `{run}` is open: {}", state.as_str())]
@@ -121,10 +121,10 @@ pub enum ResumeError {
     Open {
         /// The run.
         run: RunId,
-        /// What it is doing.
+        /// The state of the run.
         state: RunState,
     },
-    /// The run went on and failed, or had failed before.
+    /// The run failed after it resumed, or had failed before.
     ///
     /// Retry: as the failure says. Effect: as the failure says.
     #[error("agent failed")]
@@ -173,7 +173,7 @@ impl From<RunFailure> for ResumeError {
     }
 }
 
-/// A run that failed is the operator's failure; nothing else of a resume is.
+/// Maps a failed run to the failure of the operator; no other error of a resume is one.
 impl From<ResumeError> for OperatorError {
     fn from(error: ResumeError) -> Self {
         match error {
@@ -241,7 +241,7 @@ impl Failure for ResumeError {
     }
 }
 
-/// Refuses words that say nothing.
+/// Rejects blank texts.
 pub(crate) fn check_words(by: &str, message: Option<&str>) -> Result<(), ResumeError> {
     if by.trim().is_empty() {
         return Err(ResumeError::Blank("by"));

@@ -1,4 +1,4 @@
-//! What runs spend together: reserved in the state store before each attempt of a model call, settled after it.
+//! Spending that runs share: reserved in the state store before each attempt of a model call, settled after it.
 
 mod account;
 mod queue;
@@ -41,7 +41,7 @@ struct Queues {
     many: usize,
 }
 
-/// What is reserved for an attempt.
+/// The amount reserved for an attempt.
 #[must_use = "it is settled after the attempt"]
 pub(crate) struct SpendReservation {
     run: RunId,
@@ -49,9 +49,9 @@ pub(crate) struct SpendReservation {
     queues: Vec<Arc<AccountQueue>>,
 }
 
-/// Why nothing is reserved; then no attempt is made.
+/// The reason that nothing is reserved and no attempt is made.
 pub(crate) enum NotReserved {
-    /// The store failed. With the limit that could not be looked at.
+    /// The store failed. Names the limit that could not be checked.
     Failed(String, StateError),
     Refused(BudgetExhausted),
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RemoveError {
-    /// A run that is kept dispatched it.
+    /// The caller of the run is kept.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` was dispatched by `{caller}`")]
@@ -19,7 +19,7 @@ pub enum RemoveError {
         /// The run that dispatched it.
         caller: RunId,
     },
-    /// A run that is kept goes on with it.
+    /// A run that continues this run is kept.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` is followed by `{by}`")]
@@ -30,22 +30,22 @@ pub enum RemoveError {
         /// The run that continues it.
         by: RunId,
     },
-    /// There is no such run.
+    /// The run does not exist.
     ///
     /// Retry: never. Effect: none.
     #[error("no run `{0}`")]
     NoRun(RunId),
-    /// There is no such session.
+    /// The session does not exist.
     ///
     /// Retry: never. Effect: none.
     #[error("no session `{0}`")]
     NoSession(SessionId),
-    /// A run is not over.
+    /// A run has not ended.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("run `{0}` is open")]
     Open(RunId),
-    /// The store failed; what was taken away until then is gone.
+    /// The store failed; runs removed before the failure stay removed.
     ///
     /// Retry: as the store's error says. Effect: unknown.
     #[error("the store failed")]

@@ -415,7 +415,7 @@ async fn write_rest(
     .map(|()| None)
 }
 
-/// The log's head of a run: its last event and the hash of that event.
+/// The log's head of a run: its last event and the event's hash.
 pub(crate) struct RunHead {
     pub(crate) last_seq: u64,
     pub(crate) hash: Vec<u8>,

@@ -20,7 +20,7 @@ const STOPPED_AFTER: Duration = Duration::from_millis(1_200);
 pub(crate) struct OwnerLease {
     lasts: Duration,
     has_lock: bool,
-    /// End of the lease, in milliseconds of that clock; 0 before the first renewal.
+    /// End of the lease, in milliseconds of the same clock; 0 before the first renewal.
     until: AtomicI64,
     /// Time at which the last check was sent whose answer showed that the lock was held.
     confirmed: AtomicI64,

@@ -1,5 +1,5 @@
-//! What PostgreSQL takes, held before anything is sent: a value of a column and a statement have less than 1 GB, and
-//! a row of an index less than a third of a page, which is 2 704 bytes.
+//! Size limits of PostgreSQL, checked before anything is sent: a value of a column and a statement have less than 1 GB,
+//! and a row of an index less than a third of a page, which is 2 704 bytes.
 
 use backstop_event_log::{Batch, Moves};
 

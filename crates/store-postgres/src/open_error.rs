@@ -24,17 +24,17 @@ pub enum OpenError {
         /// The error of the server.
         source: BoxError,
     },
-    /// The schema `backstop` of the database is another program's; it was left alone.
+    /// The schema `backstop` of the database belongs to another program; it was not changed.
     ///
     /// Retry: never. Effect: none.
     #[error("schema `backstop` of database `{0}` is another program's")]
     Foreign(String),
-    /// The URL of the database cannot be read. It is not repeated, because it may hold a password.
+    /// The URL of the database cannot be parsed. It is not repeated, because it may contain a password.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid URL of a PostgreSQL database")]
     InvalidUrl(#[source] BoxError),
-    /// Another process held a lock for longer than is waited.
+    /// Another process held a lock for longer than the wait.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("database `{database}` is locked")]
@@ -45,17 +45,17 @@ pub enum OpenError {
         /// The error of the server.
         source: BoxError,
     },
-    /// The database has no schema of ours, and was to be read, or the user may not make one.
+    /// The database has no Backstop schema, and was opened for reading, or the user may not create one.
     ///
     /// Retry: never. Effect: none.
     #[error("database `{0}` has no schema `backstop`")]
     Missing(String),
-    /// The server has no such database.
+    /// The database does not exist on the server.
     ///
     /// Retry: never. Effect: none.
     #[error("there is no database `{0}`")]
     NoDatabase(String),
-    /// The user may not do what is needed to open the database.
+    /// The user lacks a permission that opening the database needs.
     ///
     /// Retry: never. Effect: none.
     #[error("user `{user}` has not the rights that are needed in database `{database}`")]
@@ -68,7 +68,7 @@ pub enum OpenError {
         /// The error of the server.
         source: BoxError,
     },
-    /// The schema is of an older version, and this user may not bring it to this one.
+    /// The schema has an older version, and this user may not migrate it.
     ///
     /// Retry: never. Effect: none.
     #[error("database `{database}` has schema version {found}, this version needs {needed}")]
@@ -81,7 +81,7 @@ pub enum OpenError {
         /// The version needed.
         needed: i64,
     },
-    /// It was written by a newer version.
+    /// The schema was written by a newer version.
     ///
     /// Retry: never. Effect: none.
     #[error("database `{database}` has schema version {found}, this version knows up to {known}")]
@@ -94,8 +94,8 @@ pub enum OpenError {
         /// The newest version known.
         known: i64,
     },
-    /// The server cannot be trusted: its certificate is not of the authority that was named, or not for this name,
-    /// or it speaks no TLS; or a file of certificates cannot be read. No password was sent.
+    /// The server cannot be trusted: its certificate is not from the given authority or not for this name, or the
+    /// server does not support TLS; or a certificate file cannot be read. No password was sent.
     ///
     /// Retry: never. Effect: none.
     #[error("no connection by TLS to `{server}` that can be trusted")]

@@ -1,4 +1,4 @@
-//! Which runs that no other run dispatched may begin in a session, or be opened again.
+//! Admission of runs without a caller: beginning and reopening in a session.
 
 use backstop_event_log::{LogError, RunSummary};
 use layer0::id::{RunId, SessionId};
@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 use crate::fault::Fault;
 use crate::text::{encode_text, read};
 
-/// What tells the locks of sessions from other advisory locks of the database.
+/// The seed that separates the locks of sessions from other advisory locks of the database.
 const SEED: i64 = 0x4253_5453;
 
 /// Keeps other transactions from opening runs in sessions, until this one ends.
@@ -33,8 +33,8 @@ pub(crate) async fn lock(
     Ok(())
 }
 
-/// Lets a run begin, inside a transaction that locks its session: a session has one open run, but for those that
-/// are dispatched together, and each follows the last one. Returns what is in the way.
+/// Lets a run begin, inside a transaction that locks its session: a session has one open run, but for those that are
+/// dispatched together, and each follows the last one. Returns the conflict, if any.
 pub(crate) async fn begin(
     connection: &mut PgConnection,
     new: &RunSummary,
@@ -59,8 +59,8 @@ pub(crate) async fn begin(
     Ok(beside.map(|other| of_new.busy(other)))
 }
 
-/// Lets a run be opened again, inside a transaction that locks its session, that no other one follows, and beside
-/// which none is open. Returns what is in the way.
+/// Lets a run be reopened, inside a transaction that locks its session, if no other run follows it and no other run is
+/// open. Returns the conflict, if any.
 pub(crate) async fn reopen(
     connection: &mut PgConnection,
     run: &RunSummary,

@@ -133,7 +133,7 @@ impl StateStore for PostgresStateStore {
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
         let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
         let after = after.filter(|_| !newest_first);
-        // Keys that begin alike stand side by side.
+        // Keys with the same prefix are adjacent.
         let listed = match backwards {
             _ if newest_first => {
                 "SELECT key, version, at, expires_at, value FROM backstop.state \
@@ -224,7 +224,7 @@ impl StateStore for PostgresStateStore {
     }
 }
 
-/// What became of a conditional change.
+/// The outcome of a conditional change.
 enum Changed {
     /// It has, or had, this version.
     Done(u64),
@@ -314,7 +314,7 @@ impl TransactionWork for Delete<'_> {
         let scope = self.scope.to_string();
         let expected = match self.expected {
             Expected::Any => None,
-            // No value is removed, and what is found says whether that was expected.
+            // No value is removed; the stored version decides whether that was expected.
             Expected::Absent => Some(0),
             Expected::Version(version) => Some(to_i64(version)),
             _ => return Err(unknown()),

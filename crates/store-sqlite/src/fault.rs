@@ -13,12 +13,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// It is another program's database; it was left alone.
+    /// The database belongs to another program; it was not changed.
     ///
     /// Retry: never. Effect: none.
     #[error("`{}` is a database of another program", .0.display())]
     Foreign(PathBuf),
-    /// Another process held its lock for longer than is waited.
+    /// Another process held the lock of the file for longer than the wait.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("database `{}` is locked", path.display())]
@@ -29,13 +29,13 @@ pub enum OpenError {
         /// The error of SQLite.
         source: BoxError,
     },
-    /// There is no such file, and it was to be read.
+    /// The file does not exist, and was opened for reading.
     ///
     /// Retry: never. Effect: none.
     #[error("no database at `{}`", .0.display())]
     Missing(PathBuf),
-    /// It is on a network file system, where SQLite's write-ahead log corrupts;
-    /// [`OpenOptions::network_fs`](crate::OpenOptions::network_fs) opens it all the same.
+    /// The file is on a network file system, where SQLite's write-ahead log corrupts;
+    /// [`OpenOptions::network_fs`](crate::OpenOptions::network_fs) opens it anyway.
     ///
     /// Retry: never. Effect: none.
     #[error("database `{}` is on a network file system ({file_system})", path.display())]
@@ -46,7 +46,7 @@ pub enum OpenError {
         /// The type of the file system, such as `nfs4`.
         file_system: String,
     },
-    /// It was written by a newer version.
+    /// The file was written by a newer version.
     ///
     /// Retry: never. Effect: none.
     #[error("`{}` has schema version {found}, this version knows up to {known}", path.display())]
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// The kind of the other name.
         why: &'static str,
     },
-    /// It could not be opened, created or read as a database.
+    /// The file could not be opened, created or read as a database.
     ///
     /// Retry: never. Effect: none.
     #[error("cannot open database `{}`", path.display())]

@@ -1,4 +1,4 @@
-//! Which runs that no other run dispatched may begin in a session, or be opened again.
+//! Admission of runs without a caller: beginning and reopening in a session.
 
 use backstop_event_log::{LogError, RunSummary};
 use layer0::id::RunId;
@@ -24,8 +24,7 @@ pub(crate) async fn begin(
     of_new.refuse_beside(connection, BRANCHES).await
 }
 
-/// Lets a run be opened again that no other one follows, and beside which none is open. What follows it
-/// began later.
+/// Lets a run be reopened if no other run follows it and no other run is open. Runs that follow it began later.
 pub(crate) async fn reopen(
     connection: &mut SqliteConnection,
     run: &RunSummary,

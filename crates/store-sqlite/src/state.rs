@@ -128,7 +128,7 @@ impl StateStore for SqliteStateStore {
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
         let StateQuery { scope, prefix, after, backwards, newest_first, limit, .. } = query;
         let after = after.filter(|_| !newest_first);
-        // Keys that begin alike stand side by side.
+        // Keys with the same prefix are adjacent.
         let listed = match backwards {
             _ if newest_first => {
                 "SELECT key, number, at, expires_at, value FROM state \

@@ -31,7 +31,7 @@ pub enum ToolError {
     /// Retry: never. Effect: unknown.
     #[error("tool could not do its work")]
     Caused(#[source] BoxError),
-    /// Another variant, with what the tool's author adds to it.
+    /// Another variant, with details from the tool's author.
     ///
     /// Retry: as the author says, else as the error inside. Effect: as the author says, else as the error
     /// inside.
@@ -52,12 +52,12 @@ pub enum ToolError {
         #[source]
         error: InnerError<ToolError>,
     },
-    /// The call is made once, and another one has its key, whose end is not known. This one was not made.
+    /// The call runs only once, and another call with its key has an unknown outcome. This call did not run.
     ///
     /// Retry: never. Effect: none.
     #[error("not run: {0}")]
     DoneElsewhere(String),
-    /// The environment that the tool runs in kept it from something, or could not be set up.
+    /// The environment of the tool blocked it, or could not be set up.
     ///
     /// Retry: as the environment's error says. Effect: as the environment's error says.
     #[error("environment failed")]
@@ -87,12 +87,12 @@ pub enum ToolError {
     /// Retry: never. Effect: none.
     #[error("tool `{0}` not found")]
     NotFound(String),
-    /// The tool is not there to be called.
+    /// The tool is not available.
     ///
     /// Retry: never. Effect: none.
     #[error("not available: {0}")]
     Unavailable(String),
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("tool failed in an unclassified way")]
@@ -113,7 +113,7 @@ pub enum ToolError {
         /// The capability that was not granted.
         capability: String,
     },
-    /// The identical call failed so often in a row that it was not run again.
+    /// The identical call failed too often in a row and was not run again.
     ///
     /// Retry: never. Effect: none.
     #[error("not run: failed {count} times with `{code}`")]

@@ -20,22 +20,22 @@ pub struct ShownImages(Arc<Mutex<Vec<Image>>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotShown {
-    /// A secret that the process holds stands in its bytes.
+    /// The image contains a secret that the process holds.
     ///
     /// Retry: never. Effect: none.
     #[error("it holds a secret")]
     HoldsSecret,
-    /// It is no image that providers take.
+    /// The bytes are not an image that providers take.
     ///
     /// Retry: never. Effect: none.
     #[error("it cannot be read as an image")]
     Image(#[from] ImageError),
-    /// It is more than [`MAX_SHOWN_IMAGE_BYTES`].
+    /// The image is larger than [`MAX_SHOWN_IMAGE_BYTES`].
     ///
     /// Retry: never. Effect: none.
     #[error("an image of more than 3 MiB")]
     TooLarge,
-    /// The call shows [`MAX_SHOWN_IMAGES`] already.
+    /// The call already shows [`MAX_SHOWN_IMAGES`] images.
     ///
     /// Retry: never. Effect: none.
     #[error("more than {MAX_SHOWN_IMAGES} images of one call")]

@@ -432,12 +432,12 @@ impl Failure for ToolNotFound {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ToolRegistrationError {
-    /// One who may decide about its calls has no name.
+    /// An approver of the tool's calls has no name.
     ///
     /// Retry: never. Effect: none.
     #[error("an approver of tool `{0}` has no name")]
     BlankApprover(Arc<str>),
-    /// It declares a capability that there cannot be.
+    /// The tool declares an invalid capability.
     ///
     /// Retry: never. Effect: none.
     #[error("capability `{capability}` of tool `{tool}` is not valid: {why}")]
@@ -450,12 +450,12 @@ pub enum ToolRegistrationError {
         /// Reason that it is not valid.
         why: String,
     },
-    /// There is already a tool of this name.
+    /// A tool with this name is already registered.
     ///
     /// Retry: never. Effect: none.
     #[error("there is already a tool named `{0}`")]
     Duplicate(Arc<str>),
-    /// There is a tool whose name is the same to a provider, which takes fewer characters.
+    /// Another tool has the same name for a provider, which allows fewer characters.
     ///
     /// Retry: never. Effect: none.
     #[error("tool `{name}` and tool `{other}` are both `{mapped}` to a provider")]
@@ -468,12 +468,12 @@ pub enum ToolRegistrationError {
         /// The name of both for a provider.
         mapped: Arc<str>,
     },
-    /// It cannot be called so.
+    /// The name of the tool is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid name")]
     Name(#[from] NameError),
-    /// The tool's code panicked when it was asked what it is; the panic was caught.
+    /// The tool panicked while it was asked for its description; the panic was caught.
     ///
     /// Retry: never. Effect: none.
     #[error("a tool panicked when it was asked what it is: {0}")]
@@ -489,17 +489,17 @@ pub enum ToolRegistrationError {
         /// Reason that it is not valid.
         why: String,
     },
-    /// Its approvals expire at a time that cannot be printed.
+    /// The approvals of the tool expire at a time that cannot be printed.
     ///
     /// Retry: never. Effect: none.
     #[error("the approvals of tool `{0}` must expire before the year 9999: leave the time out")]
     LongExpiry(Arc<str>),
-    /// Its approvals leave people no time.
+    /// The approvals of the tool expire at once.
     ///
     /// Retry: never. Effect: none.
     #[error("the approvals of tool `{0}` must not expire at once")]
     ZeroExpiry(Arc<str>),
-    /// Its timeout leaves it no time.
+    /// The timeout of the tool is zero.
     ///
     /// Retry: never. Effect: none.
     #[error("the timeout of tool `{0}` must not be zero")]

@@ -143,12 +143,12 @@ impl WorkerBuilder {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkerBuildError {
-    /// There is nothing to run: no operator keeps a record.
+    /// No operator keeps a record, so the worker has nothing to run.
     ///
     /// Retry: never. Effect: none.
     #[error("a worker needs an agent or a workflow with a log: only those can be gone on with")]
     NoAgent,
-    /// Operators cannot be dispatched by their names.
+    /// The names of operators do not allow their dispatch.
     ///
     /// Retry: never. Effect: none.
     #[error("operators cannot be registered")]

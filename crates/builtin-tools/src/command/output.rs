@@ -1,4 +1,4 @@
-//! What a command writes, held within bounds.
+//! The bounded output of a command.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,27 +10,27 @@ use layer0::JsonText;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The most that is kept of each output, in bytes, where no rule says otherwise.
+/// The most bytes kept of each output, where no rule sets another limit.
 pub(super) const MAX_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
-/// How much is held beyond a cut, so that a secret that lies across it is seen whole.
+/// The bytes kept beyond a cut, so that a secret across the cut is seen whole.
 const SEAM_BYTES: usize = 16 * 1024;
-/// How much is read at once.
+/// The most bytes of one read.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// What a command has written to one of its outputs so far.
+/// The output that a command has written to one stream so far.
 pub(super) struct CommandOutput(Mutex<OutputBuffer>);
 
 struct OutputBuffer {
-    /// The most that is shown, half of it from the head and half from the tail of an output that is longer.
+    /// The most bytes that are shown, half from the head and half from the tail of a longer output.
     limit: usize,
     /// The first bytes: as many as are shown, and enough to see a secret across a cut whole.
     head: Vec<u8>,
-    /// The last bytes of what came after them.
+    /// The last bytes after the head.
     tail: VecDeque<u8>,
     total: usize,
 }
 
-/// An output: all of it, or its two ends.
+/// A whole output, or its two ends.
 pub(super) enum OutputText {
     Cut { head: Vec<u8>, left_out: usize, tail: Vec<u8> },
     Whole(Vec<u8>),
@@ -42,7 +42,7 @@ impl CommandOutput {
         Self(Mutex::new(OutputBuffer::new(limit)))
     }
 
-    /// Reads to the end. What is too much is read too, so that the command can end by itself.
+    /// Reads to the end. Excess output is read too, so that the command can end by itself.
     pub(super) async fn read(&self, stream: Option<impl AsyncRead + Unpin>) {
         let Some(mut stream) = stream else { return };
         let mut piece = vec![0; PIECE_BYTES];
@@ -52,7 +52,7 @@ impl CommandOutput {
         }
     }
 
-    /// Returns what was written so far.
+    /// Returns the output so far.
     pub(super) fn text(&self, redactor: &Redactor) -> OutputText {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).text(redactor)
     }
@@ -63,7 +63,7 @@ impl OutputBuffer {
         Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
 
-    /// How much is kept of the head, and of the tail, of an output that is longer than what is kept.
+    /// Returns the number of bytes kept of the head, and of the tail, of an output that is longer than the limit.
     const fn end(&self) -> usize {
         self.limit / 2
     }
@@ -116,7 +116,7 @@ fn trim_head(bytes: &[u8], cut: usize) -> (&[u8], usize) {
     (&bytes[..cut - rest], rest)
 }
 
-/// Returns how many bytes of a character that is cut stand after the cut, and the bytes behind them.
+/// Returns the number of bytes that a cut character has after the cut, and the bytes behind them.
 fn trim_tail(bytes: &[u8], cut: usize) -> (usize, &[u8]) {
     let rest = bytes[cut..].iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     (rest, &bytes[cut + rest..])
@@ -130,8 +130,7 @@ impl OutputText {
         }
     }
 
-    /// Returns it as a tool's output: an object or an array of JSON as it stands there, all else as
-    /// text.
+    /// Returns it as a tool's output: an object or an array of JSON as written, all else as text.
     pub(super) fn into_output(self) -> JsonText {
         let text = self.readable();
         let is_json = matches!(self, Self::Whole(_)) && text.trim_start().starts_with(['{', '[']);
@@ -179,7 +178,7 @@ impl OutputText {
     }
 }
 
-/// Returns what a command wrote before it was given up.
+/// Returns the output of a command until it was given up.
 pub(super) fn format_partial_output(
     out: &CommandOutput,
     err: &CommandOutput,
@@ -208,7 +207,7 @@ mod tests {
         held.text(&Redactor::new())
     }
 
-    /// How much is kept of the head, and of the tail, of an output that is longer.
+    /// Returns the number of bytes kept of the head, and of the tail, of an output that is longer than the limit.
     const END_BYTES: usize = MAX_OUTPUT_BYTES / 2;
 
     /// Spec: N1. A limit may be smaller than what is held to find secrets.

@@ -1,4 +1,4 @@
-//! Running a program, and all that is known of it when it has ended or was given up.
+//! Running a program, and the report of its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,9 +20,9 @@ use layer0::error::EnvError;
 use super::output::{self, CommandOutput, MAX_OUTPUT_BYTES, OutputText};
 use super::started::{StartError, StartedCommand};
 
-/// How long outputs are read after the program has ended.
+/// The time for which outputs are read after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(250);
-/// How much of what a program said is told beside the wall that held it, in characters.
+/// The most characters of a program's last error line that are reported with the wall that it reached.
 const MAX_WORDS_CHARS: usize = 200;
 
 /// A program of your own with its arguments, and where it runs.
@@ -52,32 +52,32 @@ pub struct Program {
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) folder: PathBuf,
-    /// All that it sees of the environment, but for the mark of its call.
+    /// The environment of the program, except for the mark of its call.
     pub(crate) variables: BTreeMap<String, String>,
-    /// What holds it back; nothing where `None`.
+    /// The walls around the program, if any.
     pub(crate) walls: Option<Walls>,
-    /// Variables whose values are fetched when it starts.
+    /// Variables whose values are fetched when the program starts.
     pub(crate) credentials: Vec<(String, Credential)>,
 }
 
-/// How a [`Program`] ended.
+/// The end of a [`Program`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProgramEnd {
-    /// What it exited with, or the signal that ended it.
+    /// The exit status, or the signal that ended the program.
     pub status: ExitStatus,
-    /// What it wrote to standard output, at most 8 MiB of it, without secrets.
+    /// The standard output, at most 8 MiB, without secrets.
     pub stdout: String,
-    /// What it wrote to standard error, at most 8 MiB of it, without secrets.
+    /// The standard error, at most 8 MiB, without secrets.
     pub stderr: String,
 }
 
-/// What is left of a program that ended.
+/// The state of an ended program.
 struct CommandEnd {
     status: ExitStatus,
     out: Arc<CommandOutput>,
     err: Arc<CommandOutput>,
-    /// The walls that it ran in.
+    /// The walls around the program.
     walls: Option<Box<Walled>>,
 }
 
@@ -105,15 +105,15 @@ impl Program {
         Self::new("sh", ["-c".to_owned()], folder, variables)
     }
 
-    /// Runs it within walls.
+    /// Runs the program within walls.
     #[must_use]
     pub fn within(mut self, walls: Walls) -> Self {
         self.walls = Some(walls);
         self
     }
 
-    /// Gives it a credential in a variable; it is fetched at each start, and taken out of what the program writes.
-    /// What it names is below the folder that the program is described with, where it is below none yet.
+    /// Gives the program a credential in a variable; it is fetched at each start, and removed from the program's
+    /// output. A relative path in the credential is resolved against the program's folder.
     #[must_use]
     pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
         let credential = credential.below(&*self.folder);
@@ -189,7 +189,7 @@ impl Program {
         {
             let error = with_words(error, status, &said, &redactor);
             let error = ToolError::from(error).with_code(error_code(status));
-            // The model reads the last line of it.
+            // The model reads its last line.
             return Err(match output::format_partial_output(&out, &err, &redactor) {
                 Some(wrote) => error.with_output(redactor.redact_held(&wrote)),
                 None => error,
@@ -220,7 +220,7 @@ impl Program {
         })
     }
 
-    /// Fetches the credentials; returns what the program sees of the environment, and what knows its secrets.
+    /// Fetches the credentials; returns the program's environment, and a redactor of its secrets.
     async fn fetch(
         &self,
         redactor: &Redactor,
@@ -262,9 +262,9 @@ impl Program {
                 status = started.wait() => Some(status),
             };
             match ended {
-                // It has said all it had to say.
+                // Its output is complete.
                 None => started.wait().await,
-                // It has ended, but what it started may hold its outputs open: take what is there.
+                // It has ended, but its child processes may hold its outputs open: take the output so far.
                 Some(status) => {
                     // The wait is for a real process, so the time is the system's.
                     let _ = select(talk, SystemClock.sleep(LAST_WORDS)).await;
@@ -310,7 +310,7 @@ impl Program {
         }
     }
 
-    /// Says whether it is the folder that is missing: the system names neither.
+    /// Names the folder if the folder is missing: the system names neither folder nor program.
     fn not_started(&self, error: io::Error) -> io::Error {
         if self.folder.is_dir() {
             return error;
@@ -320,7 +320,7 @@ impl Program {
     }
 }
 
-/// Adds to what a wall held how the program ended, and what it said of that first.
+/// Adds the program's exit status and the last line of its errors to the error of a wall.
 fn with_words(
     error: EnvError,
     status: ExitStatus,

@@ -10,7 +10,7 @@ use backstop_process::Processes;
 use layer0::error::EnvError;
 use tokio::process::{ChildStderr, ChildStdout};
 
-/// Why a program did not start.
+/// The reason that a program did not start.
 pub(super) enum StartError {
     NotStarted(io::Error),
     Walls(EnvError),
@@ -44,7 +44,7 @@ impl StartedCommand {
         }
     }
 
-    /// Lets what the program left running be; returns the walls that it ran in.
+    /// Leaves the program's remaining processes running; returns the walls around the program.
     pub(super) fn into_walls(self) -> Option<Box<Walled>> {
         match self {
             Self::Free(free) => {
@@ -56,7 +56,7 @@ impl StartedCommand {
     }
 }
 
-/// Returns an end within walls as the system says it.
+/// Returns the exit status of an end within walls.
 #[cfg(unix)]
 fn to_exit_status(ended: &backstop_environment::ProgramExit) -> ExitStatus {
     let raw = match (ended.code, ended.signal) {

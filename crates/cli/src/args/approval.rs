@@ -16,19 +16,19 @@ pub(crate) struct ApprovalsArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ApproveArgs {
-    /// The approval, as `approvals` lists it: its id, a beginning of it that no other has, or `last`
+    /// Approval, as `approvals` lists it: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
-    /// Who decides
+    /// Name recorded as the person who decides
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: String,
-    /// Why
+    /// Reason recorded with the decision
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub(crate) reason: Option<String>,
-    /// Let the call run with these arguments, all of them, instead of those that are shown
+    /// Run the call with these arguments instead of those shown; give the complete JSON object
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     pub(crate) arguments: Option<JsonText>,
-    /// Give the data that the approval asks for: JSON, @FILE, or - for standard input
+    /// Data that the approval asks for: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON")]
     pub(crate) data: Option<String>,
     #[command(flatten)]
@@ -40,13 +40,13 @@ pub(crate) struct ApproveArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct DenyArgs {
-    /// The approval, as `approvals` lists it: its id, a beginning of it that no other has, or `last`
+    /// Approval, as `approvals` lists it: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
-    /// Who decides
+    /// Name recorded as the person who decides
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: String,
-    /// Why; the model reads it
+    /// Reason recorded with the decision; the model reads it
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
@@ -58,10 +58,10 @@ pub(crate) struct DenyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct CancelArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// Who stops it; the user by default
+    /// Name recorded as the person who stops the run [default: the current user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
     #[command(flatten)]
@@ -71,27 +71,27 @@ pub(crate) struct CancelArgs {
     pub(crate) json: bool,
 }
 
-/// Says of a call that may have acted whether it did. The model reads it in the place of the answer that is
-/// missing; an answer that was given stays, and the model is told when it is asked next.
+/// A decision on whether a call of unknown outcome happened. The model reads it in place of a missing answer; an answer
+/// that was given stays, and the model reads the decision with its next request.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("verdict").required(true).args(["happened", "did_not"])))]
 pub(crate) struct ResolveArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// The call, as the trace names it
+    /// Call id, as `trace` shows it
     #[arg(value_name = "CALL", value_parser = not_blank)]
     pub(crate) call: String,
-    /// It happened
+    /// The call happened
     #[arg(long)]
     pub(crate) happened: bool,
-    /// It did not happen; the model may call again
+    /// The call did not happen; the model may call again
     #[arg(long)]
     pub(crate) did_not: bool,
-    /// Its answer
+    /// Answer of the call, as JSON
     #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "did_not")]
     pub(crate) output: Option<JsonText>,
-    /// The person who decides [default: the user]
+    /// Name recorded as the person who decides [default: the current user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use super::values::{from_one, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct WatchArgs {
-    /// The agent files whose behaviours are served
+    /// Agent files whose behaviours are served
     #[arg(value_name = "AGENT.toml", required = true)]
     pub(crate) agents: Vec<PathBuf>,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub(crate) struct BehaviorsArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum BehaviorsCommand {
-    /// List subscriptions: what they are shown and how far they are
+    /// List subscriptions with their patterns and positions
     List(BehaviorsListArgs),
     /// List deliveries that failed, newest first
     Failures(BehaviorsFailuresArgs),
@@ -46,7 +46,7 @@ pub(crate) struct BehaviorsListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct BehaviorsFailuresArgs {
-    /// At most this many
+    /// Maximum number of deliveries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -58,10 +58,10 @@ pub(crate) struct BehaviorsFailuresArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct BehaviorsRedeliverArgs {
-    /// The delivery, as `behaviors failures` lists it: NAME/RUN/SEQ
+    /// Delivery, as `behaviors failures` lists it: NAME/RUN/SEQ
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
-    /// The agent file that has the behaviour
+    /// Agent file that has the behaviour
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: PathBuf,
     #[command(flatten)]

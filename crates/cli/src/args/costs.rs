@@ -5,7 +5,7 @@ use super::values::{TimeArgs, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct CostsArgs {
-    /// The grouping: day (UTC), agent, model, or label:KEY
+    /// Group by day (UTC), agent, model, or label:KEY
     #[arg(long, value_name = "GROUP", default_value = "day", value_parser = grouping)]
     pub(crate) by: CostGrouping,
     #[command(flatten)]

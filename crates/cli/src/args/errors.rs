@@ -18,7 +18,7 @@ pub(crate) enum ErrorsCommand {
     List(ErrorsListArgs),
     /// Show a whole error
     Show(ErrorsShowArgs),
-    /// Take away old errors and results; what is kept otherwise too: 30 days, 256 MiB
+    /// Delete errors and results beyond 30 days or 256 MiB, the limits that also apply without this command
     Prune(ErrorsPruneArgs),
     /// Count errors by tool, code and session, with the characters kept from the model
     Stats(ErrorsStatsArgs),
@@ -26,13 +26,13 @@ pub(crate) enum ErrorsCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsPruneArgs {
-    /// Keep errors and results of this many days
+    /// Number of days for which errors and results are kept
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     pub(crate) days: u32,
-    /// Keep at most this many of each
+    /// Maximum number of errors, and of results, to keep
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<u64>,
-    /// Keep at most this many bytes of each
+    /// Maximum bytes of errors, and of results, to keep
     #[arg(long, value_name = "N", default_value_t = 256 * 1024 * 1024)]
     pub(crate) bytes: u64,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) struct ErrorsPruneArgs {
     pub(crate) json: bool,
 }
 
-/// What errors are counted by.
+/// A grouping of stored errors.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Grouping {
     /// The code of the failure
@@ -55,13 +55,13 @@ pub(crate) enum Grouping {
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsStatsArgs {
-    /// Count by this, failed attempts at models too [default: code where only some are counted, else
-    /// tool, code and session of what tools reported]
+    /// Group by this, and count failed attempts of model calls too [default: code where a filter is given, else tool,
+    /// code and session of the errors that tools reported]
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<Grouping>,
     #[command(flatten)]
     pub(crate) which: WhichErrors,
-    /// At most this many lines, those that spared the model most first
+    /// Maximum number of lines; lines that kept the most characters from the model come first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -71,25 +71,25 @@ pub(crate) struct ErrorsStatsArgs {
     pub(crate) json: bool,
 }
 
-/// Which errors. All conditions have to hold.
+/// A filter for errors. All conditions must hold.
 #[derive(clap::Args)]
 pub(crate) struct WhichErrors {
-    /// Only errors of this run
+    /// Select only errors of this run
     #[arg(long, value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: Option<String>,
-    /// Only errors of this session
+    /// Select only errors of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
-    /// Only errors that runs of the agent of this name met
+    /// Select only errors from runs of the agent with this name
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) agent: Option<String>,
-    /// Only errors that runs in this state met; may be given more than once
+    /// Select only errors from runs in this state; may be given more than once
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<ListedState>,
-    /// Only errors of this tool
+    /// Select only errors of this tool
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) tool: Option<String>,
-    /// Only errors with this code, as `backstop codes` lists it, or with one of a family: tool.*
+    /// Select only errors with this code, as `backstop codes` lists it, or of a family of codes, such as tool.*
     #[arg(long, value_name = "CODE", value_parser = known_code)]
     pub(crate) code: Option<String>,
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub(crate) struct WhichErrors {
 pub(crate) struct ErrorsListArgs {
     #[command(flatten)]
     pub(crate) which: WhichErrors,
-    /// At most this many
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -112,7 +112,7 @@ pub(crate) struct ErrorsListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsShowArgs {
-    /// The error's id, a beginning of it that no other has, or `last`
+    /// Error: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     #[command(flatten)]
@@ -138,18 +138,18 @@ pub(crate) enum ResultsCommand {
 
 #[derive(clap::Args)]
 pub(crate) struct ResultsListArgs {
-    /// Only results of this run
+    /// List only results of this run
     #[arg(long, value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: Option<String>,
-    /// Only results of this session
+    /// List only results of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
-    /// Only results of this tool
+    /// List only results of this tool
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) tool: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// At most this many
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -161,7 +161,7 @@ pub(crate) struct ResultsListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ResultsShowArgs {
-    /// The result's id, a beginning of it that no other has, or `last`
+    /// Result: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::store::StoreArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct ToolsArgs {
-    /// The agent file
+    /// Agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
     /// Print one JSON object per tool
@@ -20,21 +20,21 @@ pub(crate) struct ToolsArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct McpArgs {
-    /// The agent files; each agent is a tool of its name
+    /// Agent files; each agent is served as a tool with the agent's name
     #[arg(value_name = "AGENT.toml", required = true)]
     pub(crate) agents: Vec<PathBuf>,
-    /// Listen for HTTP, at http://ADDR/mcp, instead of standard input and output; beyond this machine only with
-    /// a token, from BACKSTOP_TOKEN or --token-file
+    /// Serve HTTP at http://ADDR/mcp instead of standard input and output; an address other machines can reach needs a
+    /// token, from BACKSTOP_TOKEN or --token-file
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Read the token that HTTP clients have to bear from this file instead of BACKSTOP_TOKEN
+    /// Read the token required from HTTP clients from this file instead of BACKSTOP_TOKEN
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Let pages of this origin, such as https://app.example, reach the server; those of this machine may where it
-    /// listens on it. Can be given several times
+    /// Allow web pages of this origin, such as https://app.example, to reach the server; pages of this machine are
+    /// allowed where the server listens on it. May be given more than once
     #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "listen", value_parser = origin)]
     pub(crate) allow_origins: Vec<String>,
-    /// Answer a call after this many seconds at the latest, with the id of its run where that is not done
+    /// Answer a call after at most this many seconds; if the run has not ended by then, the answer is its id
     #[arg(long, value_name = "SECONDS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     answer_within: u64,
     #[command(flatten)]

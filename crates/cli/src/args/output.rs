@@ -1,19 +1,19 @@
 //! The amount and form of output.
 
-/// What every command takes.
+/// Options of every command.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Log what the runtime does to standard error, and all causes of an error: -v its own steps, -vv everything
+    /// Log the runtime's steps to standard error, and print all causes of an error; -vv logs everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// When to colour; NO_COLOR is honoured
+    /// Colour the output; NO_COLOR is honoured
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: Color,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }

@@ -7,21 +7,21 @@ use super::values::not_blank;
 
 #[derive(clap::Args)]
 pub(crate) struct TraceArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`; or a subscription: sub_NAME
+    /// Run: its id, a unique prefix of its id, or `last`; or a subscription: sub_NAME
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one event of this run as JSON per line
+    /// Print each event of this run as one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print what is there, then each event as it comes, from whichever process, until the run is over
+    /// Print the recorded events, then each new event, from whichever process, until the run ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Leave out the runs that it dispatched
+    /// Leave out child runs
     #[arg(long)]
     pub(crate) flat: bool,
-    /// Write one page that shows the run and those it dispatched, to open in a browser or to send
+    /// Write one HTML page that shows the run and its child runs, to open in a browser or to send
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "follow"])]
     pub(crate) html: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ impl TraceArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The run, or a subscription: sub_NAME; all records of the store without one
+    /// Run, or a subscription: sub_NAME [default: all records of the store]
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: Option<String>,
     /// Check all runs of the store
@@ -50,25 +50,25 @@ pub(crate) struct VerifyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`; or a segment: sub_NAME.NUMBER
+    /// Run: its id, a unique prefix of its id, or `last`; or a segment: sub_NAME.NUMBER
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// Where to write it, readable for its owner alone; standard output otherwise
+    /// File to write, readable only by its owner [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one JSON object that says what was written; without --file the export is JSON itself
+    /// Print one JSON object that describes the written file; without --file the export is JSON itself
     #[arg(long, requires = "file")]
     pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RedactArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// The event, as `trace` numbers it
+    /// Sequence number of the event, as `trace` shows it
     #[arg(value_name = "SEQ")]
     pub(crate) seq: u64,
     #[command(flatten)]

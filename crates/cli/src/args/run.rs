@@ -10,42 +10,41 @@ use super::values::{increase, label, not_blank, session};
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
-    /// The agent file
+    /// Agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
-    /// What to ask
+    /// Input for the agent
     #[arg(value_name = "TEXT", conflicts_with = "input", value_parser = not_blank)]
     pub(crate) text: Option<String>,
-    /// What to ask: text, - for standard input, @FILE for a file, of at most 16 MiB [default: the
-    /// agent file's]
+    /// Input for the agent: text, - for standard input, or @FILE for a file, of at most 16 MiB [default: the input in
+    /// the agent file]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Show the model an image (PNG, JPEG, GIF or WebP) of at most 20 MiB; may be given more than
-    /// once
+    /// Send the model an image (PNG, JPEG, GIF or WebP) of at most 20 MiB; may be given more than once
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<PathBuf>,
-    /// Go on with this session; a new one otherwise
+    /// Continue this session [default: a new session]
     #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<String>,
-    /// File the run under a label; may be given again
+    /// Label the run; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one JSON object with everything
+    /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print each event as one line of JSON when it is durable, then the object that --json prints
+    /// Print each event as one line of JSON once it is durable, then the object that --json prints
     #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct ChatArgs {
-    /// The agent file
+    /// Agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
-    /// Go on with this session; a new one otherwise
+    /// Continue this session [default: a new session]
     #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -54,34 +53,34 @@ pub(crate) struct ChatArgs {
 
 #[derive(Clone, clap::Args)]
 pub(crate) struct ResumeArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank, required_unless_present = "all")]
     pub(crate) run: Option<String>,
     /// Resume every run whose process is dead, one after the other; `runs --state interrupted` lists them
     #[arg(long, conflicts_with_all = ["run", "reopen", "accept_lost_tail", "agent"])]
     pub(crate) all: bool,
-    /// Go on with a run that failed or was stopped, in the same record
+    /// Reopen a run that failed or was stopped, in the same record
     #[arg(long)]
     pub(crate) reopen: bool,
-    /// With `--reopen`: let it use so much more, such as max_model_calls=+20; may be given again
+    /// With `--reopen`: increase a budget, such as max_model_calls=+20; may be given more than once
     #[arg(long, value_name = "KEY=+N", value_parser = increase, requires = "reopen")]
     pub(crate) budget: Vec<BudgetIncrease>,
-    /// With `--reopen`: say this to the model before it is asked next
+    /// With `--reopen`: message for the model, added before its next call
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = not_blank, requires = "reopen")]
     pub(crate) input: Option<String>,
-    /// Resume it although its record has lost events that were acknowledged; the record notes it
+    /// Resume the run although its record has lost acknowledged events; the record notes it
     #[arg(long)]
     pub(crate) accept_lost_tail: bool,
-    /// Who goes on with it [default: the user]
+    /// Name recorded as the person who resumes the run [default: the current user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
-    /// Go on with this agent file instead of the recorded one; the record says so from then on. With --reopen, go on
-    /// with its tools and models
+    /// Use this agent file instead of the recorded definition; the record notes the change. With --reopen, use its
+    /// tools and models
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one JSON object with everything
+    /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -95,10 +94,10 @@ impl ResumeArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// Hold the run against this agent file; another agent diverges at the start
+    /// Replay the run against this agent file; another agent diverges at the start
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
     #[command(flatten)]
@@ -110,26 +109,26 @@ pub(crate) struct ReplayArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ForkArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// The last event that is copied, as `trace` numbers it
+    /// Sequence number of the last event to copy, as `trace` shows it
     #[arg(long, value_name = "SEQ")]
     pub(crate) at: u64,
-    /// Say this to the model before it is asked next
+    /// Message for the model, added before its next call
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Let a copy that is over where it ends use so much more, such as max_model_calls=+20; may be given
-    /// again
+    /// Increase a budget of a copy that has ended at its last event, such as max_model_calls=+20; may be given more
+    /// than once
     #[arg(long, value_name = "KEY=+N", value_parser = increase)]
     pub(crate) budget: Vec<BudgetIncrease>,
-    /// Use model and tools of this agent file instead of the recorded one
+    /// Use the model and tools of this agent file instead of the recorded ones
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
-    /// Ask this model instead of the file's
+    /// Call this model instead of the agent file's
     #[arg(long, value_name = "MODEL", value_parser = not_blank)]
     pub(crate) model: Option<String>,
-    /// Answer calls from the record instead of running tools; a call that it does not have is answered as
+    /// Answer tool calls from the record instead of running tools; a call that is not recorded is answered as
     /// unavailable
     #[arg(long, value_name = "HOW")]
     pub(crate) tools: Option<ForkTools>,
@@ -138,24 +137,24 @@ pub(crate) struct ForkArgs {
     pub(crate) to: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one JSON object with everything
+    /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What becomes of the tools of a copy.
+/// The source of tool answers in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ForkTools {
-    /// They answer as the record says.
+    /// Answers from the record
     Recorded,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct DiffArgs {
-    /// A run: its id, a beginning of it that no other has, or `last`
+    /// First run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) one: String,
-    /// Another run, such as a copy of it
+    /// Second run, such as a fork of the first
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) other: String,
     #[command(flatten)]
@@ -167,7 +166,7 @@ pub(crate) struct DiffArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct RehearseArgs {
-    /// The scenario files
+    /// Scenario files
     #[arg(value_name = "SCENARIO.toml", required = true)]
     pub(crate) scenarios: Vec<PathBuf>,
     /// Print one JSON object per scenario

@@ -18,43 +18,43 @@ pub(crate) struct RunsArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum RunsCommand {
-    /// Take away runs that ended long ago, with what they stored; open ones stay, and those that a
-    /// run which is kept goes on with
+    /// Delete runs that ended long ago, with their stored errors and results; open runs are kept, and runs that a kept
+    /// run continues
     Prune(RunsPruneArgs),
-    /// Take a run away, with the runs it dispatched and what they stored
+    /// Delete a run, with its child runs and their stored errors and results
     Delete(RunsDeleteArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunsListArgs {
-    /// Only runs of this session
+    /// List only runs of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
-    /// Only runs of the agent of this name
+    /// List only runs of the agent with this name
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) agent: Option<String>,
-    /// Only runs in this state; may be given more than once
+    /// Select only runs in this state; may be given more than once
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<ListedState>,
-    /// Only runs that failed
+    /// List only runs that failed
     #[arg(long, conflicts_with = "states")]
     pub(crate) failed: bool,
-    /// Only runs that are filed under this label; may be given again, for all of them
+    /// List only runs with this label; may be given more than once, then all labels must match
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
-    /// Only runs that failed or stopped with this code, or with one of a family: provider.*
+    /// List only runs that failed or stopped with this code, or with a code of a family, such as provider.*
     #[arg(long, value_name = "CODE", value_parser = code)]
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// Only runs whose record contains this text, in upper or lower case; the definition of the agent does not count
+    /// List only runs whose record contains this text, in upper or lower case; the agent's definition is not searched
     #[arg(long, value_name = "TEXT", value_parser = not_blank, conflicts_with = "stuck")]
     pub(crate) search: Option<String>,
-    /// Only runs that need a look: interrupted, stranded, parked for more than an hour, ended by a crash loop, or with an approval
-    /// that expired or waits for more than a day; the oldest first
+    /// List only runs that need attention: interrupted, stranded, parked for more than an hour, ended by a crash loop,
+    /// or with an approval that expired or has waited for more than a day; oldest first
     #[arg(long)]
     pub(crate) stuck: bool,
-    /// At most this many
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -68,29 +68,29 @@ pub(crate) struct RunsListArgs {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum ListedState {
-    /// It is running
+    /// The run is running
     Running,
-    /// It was running when its process died
+    /// The process died while the run was running
     Interrupted,
-    /// It waits for a person
+    /// The run waits for a person
     WaitingApproval,
-    /// It waits for a time, without a process
+    /// The run waits for a time, without a process
     Parked,
-    /// It ended without failing
+    /// The run ended without a failure
     Finished,
-    /// It failed
+    /// The run failed
     Failed,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunsPruneArgs {
-    /// Only runs that ended longer ago than this, such as 30d, 12h or 90m
+    /// Delete only runs that ended longer ago than this, such as 30d, 12h or 90m
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Duration,
-    /// Only runs in this state; may be given more than once
+    /// Select only runs in this state; may be given more than once
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<EndedState>,
-    /// List the runs that would be removed, and remove nothing
+    /// List the runs that would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -103,18 +103,18 @@ pub(crate) struct RunsPruneArgs {
 /// A state of a run that is over.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum EndedState {
-    /// It ended without failing
+    /// The run ended without a failure
     Finished,
-    /// It failed
+    /// The run failed
     Failed,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct RunsDeleteArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// Run: its id, a unique prefix of its id, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
-    /// List the runs that would be removed, and remove nothing
+    /// List the runs that would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -132,21 +132,20 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List sessions, the one whose last run began last first
+    /// List sessions, the one with the latest run first
     List(SessionsListArgs),
-    /// Erase everything of a session; what is left says only which runs there were, when they were
-    /// forgotten and by whom
+    /// Erase everything in a session; only which runs existed, when they were forgotten and by whom remains
     Forget(SessionsForgetArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SessionsListArgs {
-    /// Only sessions with a run of the agent of this name
+    /// List only sessions with a run of the agent with this name
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
-    /// At most this many
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -158,16 +157,16 @@ pub(crate) struct SessionsListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct SessionsForgetArgs {
-    /// The session
+    /// Session to forget
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) session: String,
-    /// Erase the sessions that were copied from it too
+    /// Erase the sessions that were copied from this session too
     #[arg(long)]
     pub(crate) with_forks: bool,
-    /// Who wants it [default: the user]
+    /// Name recorded as the person who requests it [default: the current user]
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
-    /// List the runs that would be removed, and remove nothing
+    /// List the runs that would be deleted, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use super::store::StoreArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct InitArgs {
-    /// The new agent file; one that is there already is left alone
+    /// Agent file to create; an existing file is not changed
     #[arg(value_name = "FILE", default_value = "agent.toml")]
     pub(crate) file: PathBuf,
     /// Print one JSON object
@@ -16,7 +16,7 @@ pub(crate) struct InitArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct CheckArgs {
-    /// The agent file
+    /// Agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) file: PathBuf,
     /// Print one JSON object per mistake
@@ -26,7 +26,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Look at what this agent needs; at what is usual otherwise
+    /// Check the needs of this agent [default: the usual setup]
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: Option<PathBuf>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to complete commands in
     #[arg(value_name = "SHELL")]
     pub(crate) shell: clap_complete::Shell,
 }

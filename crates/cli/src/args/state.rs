@@ -26,10 +26,10 @@ pub(crate) enum StateCommand {
     Rm(StateRmArgs),
 }
 
-/// Where values are.
+/// The scope of values.
 #[derive(clap::Args)]
 pub(crate) struct WhereArgs {
-    /// What the value belongs to: global, session:ID, agent:NAME, run:ID, or NAME:ID of your own
+    /// Scope of the value: global, session:ID, agent:NAME, run:ID, or NAME:ID of your own
     #[arg(long, value_name = "SCOPE", default_value = "global")]
     pub(crate) scope: Scope,
     #[command(flatten)]
@@ -41,13 +41,13 @@ pub(crate) struct WhereArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct StateListArgs {
-    /// Only keys that begin so
+    /// List only keys that begin with this prefix
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
-    /// Only keys after this one: the last of the page before
+    /// List only keys after this one: the last key of the previous page
     #[arg(long, value_name = "KEY", value_parser = not_blank)]
     pub(crate) after: Option<String>,
-    /// At most this many
+    /// Maximum number of values to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) struct StateListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct StateGetArgs {
-    /// The key
+    /// Key of the value
     #[arg(value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: String,
     #[command(flatten)]
@@ -65,13 +65,13 @@ pub(crate) struct StateGetArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct StateSetArgs {
-    /// The key
+    /// Key of the value
     #[arg(value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: String,
-    /// The value; a text needs its quotes: '"text"'
+    /// Value as JSON; a text needs its quotes: '"text"'
     #[arg(value_name = "JSON", value_parser = any_json, allow_hyphen_values = true)]
     pub(crate) value: JsonText,
-    /// Write only if this version is stored, or nothing: absent
+    /// Write only if this version is stored, or with `absent` only if no value is stored
     #[arg(long, value_name = "VERSION", value_parser = parse_expected)]
     pub(crate) expect: Option<Expected>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct StateSetArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct StateRmArgs {
-    /// The key
+    /// Key of the value
     #[arg(value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: String,
     /// Remove only if this version is stored

@@ -8,7 +8,7 @@ use layer0::Timestamp;
 
 use super::values::{moment, not_blank};
 
-/// Where the record is kept.
+/// The store of records.
 #[derive(Clone, clap::Args)]
 pub(crate) struct StoreArgs {
     /// Store to use: sqlite:PATH, sqlite::memory: or postgres://USER@HOST/DATABASE [default: the agent file's,
@@ -59,7 +59,7 @@ impl FromArgMatches for SharedStoreArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct BackupArgs {
-    /// The new file; one that is there already is left alone
+    /// File to create; an existing file is not changed
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -71,16 +71,16 @@ pub(crate) struct BackupArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct CopyArgs {
-    /// The store to read: sqlite:PATH
+    /// Store to read: sqlite:PATH
     #[arg(long, value_name = "URL")]
     pub(crate) from: String,
-    /// The store to write to; it is made where there is none
+    /// Store to write to; created if it does not exist
     #[arg(long, value_name = "URL")]
     pub(crate) to: String,
-    /// Only runs of this session
+    /// Copy only runs of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
-    /// Only runs that began at this moment or later
+    /// Copy only runs that began at this moment or later
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
     /// Print one JSON object

@@ -11,14 +11,14 @@ use layer0::{Code, JsonText, Timestamp, code};
 
 use crate::names::nearest;
 
-/// From when until when.
+/// A range of start times.
 #[derive(clap::Args)]
 pub(crate) struct TimeArgs {
-    /// Only what began at this moment or later: RFC 3339, a day such as 2026-01-31 (UTC), or how long
-    /// ago, such as 2h, 3d or 2w
+    /// Select only entries that began at this moment or later: RFC 3339, a day such as 2026-01-31 (UTC), or an age such
+    /// as 2h, 3d or 2w
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
-    /// Only what began before this moment, written likewise
+    /// Select only entries that began before this moment, in the same formats
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub(crate) until: Option<Timestamp>,
 }

@@ -12,29 +12,30 @@ use super::values::{from_now, from_one, label, not_blank, queue, queue_limit, se
 
 #[derive(clap::Args)]
 pub(crate) struct WorkerArgs {
-    /// The agent files; runs of these agents are worked on
+    /// Agent files; the worker runs only these agents
     #[arg(value_name = "AGENT.toml", required = true)]
     pub(crate) agents: Vec<PathBuf>,
-    /// Take runs from this queue, at most LIMIT at work at once in all workers together; may be given again
-    /// [default: default]
+    /// Take runs from this queue, with at most LIMIT running at once in all workers together; may be given more than
+    /// once [default: default]
     #[arg(long = "queue", value_name = "NAME[=LIMIT]", value_parser = queue_limit)]
     pub(crate) queues: Vec<(String, Option<usize>)>,
-    /// Work on at most so many runs at once
+    /// Maximum number of runs at once in this worker
     #[arg(long, value_name = "RUNS", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,
-    /// Once told to stop (SIGTERM, Ctrl-C), wait so many seconds for tools that are open
+    /// Seconds to wait for open tool calls after SIGTERM or Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     drain: u64,
-    /// Let an endpoint ask to be left alone for so many seconds, in which a run is parked, before the run fails
+    /// Longest pause in seconds that an endpoint may request, during which a run is parked; a longer pause fails the
+    /// run
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
     max_park: u64,
-    /// Go on with runs that had another definition of these agents until now, too; their records say so
+    /// Adopt runs that began under another definition of these agents; their records note it
     #[arg(long)]
     pub(crate) adopt: bool,
     #[command(flatten)]
     pub(crate) store: SharedStoreArgs,
-    /// Print one JSON object for each run that is begun, left, refused or put off, and when the database is away or
-    /// back or the lease was lost
+    /// Print one JSON object for each run that starts, leaves this worker, is refused or is postponed, when the
+    /// database is lost or reached again, and when the lease is lost
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -51,26 +52,27 @@ impl WorkerArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct EnqueueArgs {
-    /// The agent file
+    /// Agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
-    /// What to ask: text, - for standard input, @FILE for a file, of at most 16 MiB [default: the
-    /// agent file's]
+    /// Input for the agent: text, - for standard input, or @FILE for a file, of at most 16 MiB [default: the input in
+    /// the agent file]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Put it into this queue
+    /// Queue for the run
     #[arg(long, value_name = "NAME", default_value = Queue::DEFAULT, value_parser = queue)]
     pub(crate) queue: String,
-    /// Make it known by this key: put in again with the same key and input, it is the same run
+    /// Idempotency key: the same key with the same input names the same run
     #[arg(long, value_name = "KEY", value_parser = not_blank)]
     pub(crate) key: Option<String>,
-    /// Start it not before this moment: RFC 3339, a day such as 2026-01-31 (UTC), or from now on, such as 2h, 3d or 2w
+    /// Start the run no earlier than this: RFC 3339, a day such as 2026-01-31 (UTC), or a time from now such as 2h, 3d
+    /// or 2w
     #[arg(long, value_name = "TIME", value_parser = from_now)]
     pub(crate) not_before: Option<Timestamp>,
-    /// Go on with this session, after the runs of it that were put in before; a new one otherwise
+    /// Continue this session, after its earlier queued runs [default: a new session]
     #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<String>,
-    /// File the run under a label; may be given again
+    /// Label the run; may be given more than once
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
@@ -88,18 +90,18 @@ pub(crate) struct QueueArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum QueueCommand {
-    /// List the runs that are queued or not over yet, in order
+    /// List the runs that are queued or have not ended, in order
     List(QueueListArgs),
-    /// Take a run out that no worker has started
+    /// Remove a run that no worker has started
     Cancel(QueueCancelArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct QueueListArgs {
-    /// Only those of this queue
+    /// List only runs of this queue
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) queue: Option<String>,
-    /// Show at most so many
+    /// Maximum number of runs to list
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = from_one())]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -111,7 +113,7 @@ pub(crate) struct QueueListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct QueueCancelArgs {
-    /// The run
+    /// Run to remove
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
     #[command(flatten)]

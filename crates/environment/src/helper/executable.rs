@@ -41,7 +41,7 @@ fn can_execute(path: &Path, interpreters: u32) -> bool {
 /// Returns the interpreter that a script names.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
-    // What can be executed and not read is no script.
+    // A file that can be executed but not read is no script.
     File::open(path).ok()?.take(MAX_HEAD).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let name = line.trim_ascii().split(|byte| matches!(byte, b' ' | b'\t')).next()?;

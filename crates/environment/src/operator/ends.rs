@@ -9,11 +9,11 @@ use layer0::failure::{Effect, Facts, Failure};
 /// A passed deadline of an operator.
 #[derive(Debug)]
 pub(super) enum DeadlinePassed {
-    /// It was at work.
+    /// The operator was running.
     ///
     /// Retry: never. Effect: unknown.
     Begun(String),
-    /// It was too late to begin.
+    /// The deadline had passed before the operator began.
     ///
     /// Retry: never. Effect: none.
     Unbegun(String),

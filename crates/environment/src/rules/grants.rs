@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use crate::{Network, Rules};
 
 impl Rules {
-    /// Returns what the rules grant, on one line, such as `read ./data, write none; network none`; `None` where they
-    /// state nothing. It is for a program that failed for a reason that nothing outside of it saw: whether a wall was
-    /// the reason is left to the reader.
+    /// Returns the grants of the rules on one line, such as `read ./data, write none; network none`; `None` if there
+    /// are no rules. It is for a program that failed for a reason that nothing outside of the program saw: the reader
+    /// decides whether a wall was the reason.
     ///
     /// ```
     /// use backstop_environment::{Network, Rules};

@@ -106,7 +106,7 @@ async fn read(channel: &mut ParentChannel, reported: &mut Reported) -> Result<()
     }
 }
 
-/// Returns what the kernel reported by signals and counters. What a program says of itself is no part of it.
+/// Returns the kernel's reports from signals and counters. The program's own output is not used.
 fn collect_notes(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<Intervention> {
     let mut notes: Vec<Intervention> =
         limits(rules, ended, counted).into_iter().map(Intervention::Limit).collect();

@@ -43,7 +43,7 @@ pub enum PatternError {
         /// The type as written.
         event_type: String,
     },
-    /// It is not written as a pattern is.
+    /// The text does not have the syntax of a pattern.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid pattern at column {column}: expected {expected}, found {found}")]

@@ -11,7 +11,7 @@ use crate::failure::{Chain, Effect, Facts, Failure};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnvError {
-    /// The environment could not be set up as asked.
+    /// The environment could not be set up as requested.
     ///
     /// Retry: never. Effect: none.
     #[error("environment could not be provisioned: {0}")]
@@ -42,7 +42,7 @@ pub enum EnvError {
     /// Retry: as the operator's error says. Effect: as the operator's error says.
     #[error("operator failed")]
     OperatorError(#[from] OperatorError),
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("environment failed in an unclassified way")]

@@ -27,7 +27,7 @@ pub enum OperatorError {
         retry: Retry,
         /// The provider error's effect answer.
         effect: Effect,
-        /// The provider error's word on other endpoints.
+        /// The provider error's answer about other endpoints.
         elsewhere: Elsewhere,
         /// Whether the provider error counts against its endpoint.
         counts_against: bool,
@@ -36,7 +36,7 @@ pub enum OperatorError {
         /// The provider's error.
         source: BoxError,
     },
-    /// An operator called another one, and that failed.
+    /// A dispatched operator failed.
     ///
     /// Retry: as the error inside says, never without one. Effect: as the error inside says,
     /// unknown without one.
@@ -57,17 +57,17 @@ pub enum OperatorError {
     /// Retry: never. Effect: none.
     #[error("context assembly failed: {0}")]
     ContextAssembly(String),
-    /// Something transient failed.
+    /// A transient failure.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("{0}")]
     Retryable(String),
-    /// Something failed for good: budget, safety, invalid input.
+    /// A permanent failure: budget, safety, invalid input.
     ///
     /// Retry: never. Effect: unknown.
     #[error("{0}")]
     NonRetryable(String),
-    /// An error of the operator's own kind, with the facts it stated.
+    /// An error of the operator's own type, with its facts.
     ///
     /// Retry: as stated. Effect: as stated.
     #[error("operator stopped on `{code}`")]
@@ -79,7 +79,7 @@ pub enum OperatorError {
         retry: Retry,
         /// Its effect answer.
         effect: Effect,
-        /// Its word on other endpoints.
+        /// Its answer about other endpoints.
         elsewhere: Elsewhere,
         /// Whether it counts against its endpoint.
         counts_against: bool,
@@ -88,7 +88,7 @@ pub enum OperatorError {
         /// The error inside.
         source: BoxError,
     },
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("operator failed in an unclassified way")]

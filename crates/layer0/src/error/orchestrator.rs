@@ -31,7 +31,7 @@ pub enum OrchError {
     /// Retry: never. Effect: none.
     #[error("the deadline has passed: {0}")]
     DeadlinePassed(String),
-    /// The operator would be deeper than is allowed; it did not start.
+    /// The operator would exceed the maximum depth of dispatches; it did not start.
     ///
     /// Retry: never. Effect: none.
     #[error("too deep: {0}")]
@@ -56,7 +56,7 @@ pub enum OrchError {
     /// Retry: as the operator's error says. Effect: as the operator's error says.
     #[error("operator failed")]
     OperatorError(#[from] OperatorError),
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("orchestrator failed in an unclassified way")]

@@ -63,7 +63,7 @@ pub enum StateError {
     /// Retry: never. Effect: none.
     #[error("state value is not serialisable: {0}")]
     Serialization(String),
-    /// Anything else.
+    /// Any other error.
     ///
     /// Retry: never. Effect: unknown.
     #[error("state store failed in an unclassified way")]

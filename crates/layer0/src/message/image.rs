@@ -32,21 +32,21 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Error of bytes that are no image for a provider.
+/// The error of bytes that are not an image for a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// It is to be read from base64, and is none.
+    /// The image should be base64, but is not.
     ///
     /// Retry: never. Effect: none.
     #[error("not base64")]
     NotBase64,
-    /// It is more than [`MAX_IMAGE_BYTES`].
+    /// The image is larger than [`MAX_IMAGE_BYTES`].
     ///
     /// Retry: never. Effect: none.
     #[error("an image of more than 20 MiB")]
     TooLarge,
-    /// It is another format.
+    /// The format is not supported.
     ///
     /// Retry: never. Effect: none.
     #[error("not a PNG, JPEG, GIF or WebP image")]

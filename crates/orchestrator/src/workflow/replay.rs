@@ -57,7 +57,7 @@ pub async fn replay_workflow(
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkflowRecordError {
-    /// The record says something that it does not bear out.
+    /// The record contradicts itself.
     ///
     /// Retry: as the divergence says. Effect: as it says.
     #[error("the record contradicts itself")]

@@ -14,22 +14,22 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A limit cannot be kept.
+    /// A limit of the agent is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid limit")]
     Definition(#[from] DefinitionError),
-    /// There are two hooks of this name.
+    /// Two hooks have this name.
     ///
     /// Retry: never. Effect: none.
     #[error("there is already a hook named `{0}`")]
     DuplicateHook(Arc<str>),
-    /// A grant cannot be read.
+    /// A grant cannot be parsed.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid grant")]
     Grant(#[from] GrantError),
-    /// A hook cannot be called so.
+    /// The name of a hook is invalid.
     ///
     /// Retry: never. Effect: none.
     #[error("invalid hook")]
@@ -39,7 +39,7 @@ pub enum BuildError {
     /// Retry: never. Effect: none.
     #[error("invalid pack")]
     Pack(#[from] PackError),
-    /// A tool, hook or provider panicked when it was asked about itself; the panic was caught.
+    /// A tool, hook or provider panicked while it was asked for its description; the panic was caught.
     ///
     /// Retry: never. Effect: none.
     #[error("a part of the agent panicked: {0}")]
@@ -52,16 +52,16 @@ pub enum BuildError {
     MissingState {
         /// The tool.
         tool: Arc<str>,
-        /// The type of the state.
+        /// The type of the missing state.
         wanted: &'static str,
     },
-    /// A tool is called once across runs, or there is a spend limit, and there is no store in which that could
-    /// stand. It says what needs one.
+    /// A state store is missing: a tool is called once across runs, or there is a spend limit. The text names what
+    /// needs the store.
     ///
     /// Retry: never. Effect: none.
     #[error("{0}: give a state store with `AgentBuilder::store` or `state_store`")]
     MissingStateStore(Arc<str>),
-    /// What the agent declares of its input or its answer is no JSON Schema.
+    /// The declared schema of the input or the answer is not a JSON Schema.
     ///
     /// Retry: never. Effect: none.
     #[error("the {of} schema cannot be used")]
@@ -72,12 +72,12 @@ pub enum BuildError {
         /// The error in the schema.
         source: SchemaError,
     },
-    /// A secret of the process is one of the words that a definition is made of.
+    /// The definition contains a secret of the process as one of its words.
     ///
     /// Retry: never. Effect: none.
     #[error("the definition cannot be recorded without its secrets")]
     Secret(#[source] serde_json::Error),
-    /// A provider does not have a setting, or not with this value.
+    /// A provider does not support a setting, or its value.
     ///
     /// Retry: never. Effect: none.
     #[error("unsupported setting")]
@@ -87,17 +87,17 @@ pub enum BuildError {
     /// Retry: never. Effect: none.
     #[error("invalid tool")]
     Tool(#[from] ToolRegistrationError),
-    /// The model must call a tool, and the agent has none.
+    /// The model must call a tool, but the agent has none.
     ///
     /// Retry: never. Effect: none.
     #[error("`tool_choice` is `{0}`, and the agent has no tool")]
     ToolChoice(Arc<str>),
-    /// A tool that is named somewhere is not there.
+    /// A named tool does not exist.
     ///
     /// Retry: never. Effect: none.
     #[error("unknown tool")]
     ToolNotFound(#[from] ToolNotFound),
-    /// There is a cost budget or a spend limit, and a model whose price is not known.
+    /// A cost budget or a spend limit needs the price of a model, which is unknown.
     ///
     /// Retry: never. Effect: none.
     #[error("`max_cost_usd` needs a price, and model `{model}` of `{provider}` has none")]
@@ -136,7 +136,7 @@ impl Failure for BuildError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PackError {
-    /// Something in it has the name of something that is there already.
+    /// Something in the pack has a name that is already in use.
     ///
     /// Retry: never. Effect: none.
     #[error("pack `{pack}` brings `{name}`, which {with} has already")]
@@ -149,15 +149,15 @@ pub enum PackError {
         /// The owner of the name: the pack that brought it earlier, or the agent itself.
         with: Arc<str>,
     },
-    /// A pack of its name was loaded before.
+    /// A pack with this name is already loaded.
     ///
     /// Retry: never. Effect: none.
     #[error("pack `{second}` is loaded beside `{first}`")]
     #[non_exhaustive]
     Twice {
-        /// The one before, with its version.
+        /// The pack loaded before, with its version.
         first: Arc<str>,
-        /// This one.
+        /// The pack loaded second.
         second: Arc<str>,
     },
 }

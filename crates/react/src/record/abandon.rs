@@ -1,7 +1,7 @@
 //! Ending an open run whose record no machine of this version follows.
 //!
-//! It was written by another version, or was changed. Nothing of it is run; its calls are answered and
-//! the run is closed, so that its session goes on.
+//! The record was written by another version, or was changed. Nothing in it is run; its calls are answered and the run
+//! is closed, so that its session can continue.
 
 use std::sync::Arc;
 
@@ -16,10 +16,11 @@ use layer0::{Code, Timestamp, code};
 use crate::error::AgentError;
 use crate::resume_error::ResumeError;
 
-/// What the model reads of a call that was open.
+/// The answer that the model reads for an open call.
 const CANCELLED: &str = "Cancelled: the record of the run cannot be followed any more";
 
-/// Closes an open run as failed with what keeps it from going on; a workflow, whose code is elsewhere, as cancelled.
+/// Closes an open run as failed, with the reason that keeps it from resuming; a workflow, whose code is elsewhere, as
+/// cancelled.
 pub(crate) async fn abandon(
     log: &Arc<dyn EventLog>,
     (summary, claim): (RunSummary, Claim),
@@ -58,28 +59,28 @@ pub(crate) async fn abandon(
     Ok(())
 }
 
-/// What is open in a run.
+/// The open work of a run.
 #[derive(Default)]
 pub(crate) struct OpenWork {
     /// The calls without an answer, with their tools, in the order of their batch.
     pub(crate) calls: Vec<(CallId, Arc<str>)>,
-    /// What was dispatched and has not returned: operators and their runs.
+    /// The dispatches that have not returned: operators and their runs.
     pub(crate) dispatches: Vec<(Arc<str>, RunId)>,
     /// The time of the last readable event.
     pub(crate) at: Timestamp,
 }
 
-/// What was open in a run, once the runs below it are over.
+/// The open work of a run after its child runs have ended.
 pub(crate) struct AbandonedWork {
     /// The calls without an answer, with their tools, in the order of their batch.
     pub(crate) calls: Vec<(CallId, Arc<str>)>,
-    /// What became of the runs below.
+    /// The outcomes of the child runs.
     pub(crate) returned: Vec<OperatorReturned>,
     /// The time of the last readable event.
     pub(crate) at: Timestamp,
 }
 
-/// Returns what is open, as far as the record can be read.
+/// Returns the open work, as far as the record can be read.
 pub(crate) async fn open_in(
     log: &dyn EventLog,
     summary: &RunSummary,

@@ -11,18 +11,18 @@ use super::target::{RecordPart, Rest, compare};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyOutcome {
-    /// It was copied: this many events are new there.
+    /// The run was copied: this many events are new in the other log.
     Done(u64),
-    /// It was there already, with all its events; it may have been reopened there since.
+    /// All events of the run were already there; it may have been reopened there since.
     Known,
-    /// It is not over: it would go on in one of the two stores alone.
+    /// The run has not ended: it would continue in only one of the two stores.
     Open,
 }
 
-/// Copies the record of a run that is over to another log, byte for byte, and what it stored to the stores beside it.
-/// The record and its row are verified first; hashes, salts and key stay what they are, and an erased event whose HMAC is
-/// sound has one there too. Where a part of the record is
-/// there, because the run was reopened after it had been copied, the rest is appended.
+/// Copies the record of an ended run to another log, byte for byte, with its stored errors and results. The record and
+/// its row are verified first; hashes, salts and key are kept, and an erased event with a sound HMAC has one in the
+/// copy too. If a part of the record is already there, because the run was reopened after it had been copied, the rest
+/// is appended.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What a record says of the agent that ran.
+//! The agent that ran, as its record describes it.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use backstop_react_machine::AgentDefinition;
 use layer0::event::AgentRecord;
 use layer0::{JsonText, ToolSpec};
 
-/// What `run.started` says of an agent.
+/// The description of an agent in `run.started`.
 #[derive(Clone)]
 pub(crate) struct Resolved {
     pub(crate) agent: AgentRecord,
-    /// Of the whole definition.
+    /// Digest of the whole definition.
     pub(crate) definition_digest: Arc<str>,
 }
 
-/// Returns what `run.started` says of an agent: its definition, and the digest of what makes it this
-/// agent, both as compact JSON with sorted keys. What a run asks for itself is no part of either, and what is
-/// listed elsewhere is no part of what makes it this agent.
+/// Returns the description of an agent in `run.started`: its definition, and the digest that identifies the agent, both
+/// as compact JSON with sorted keys. Values that a run requests itself are in neither, and tools that are listed
+/// elsewhere are not in the digest.
 pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
     let text = |definition: &AgentDefinition| {
         JsonText::from_value(definition)
@@ -36,7 +36,7 @@ pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
     Resolved { agent, definition_digest }
 }
 
-/// Is the tool another's, that may describe it otherwise tomorrow?
+/// Returns whether the tool is listed by another server, whose description may change.
 pub(crate) fn is_listed_elsewhere(tool: &ToolSpec) -> bool {
     tool.origin.is_some()
 }

@@ -1,4 +1,4 @@
-//! From the record of a run back to its machine.
+//! Rebuilding a run's machine from its record.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use crate::output_check::output_check;
 use crate::record::digest::{digest, is_listed_elsewhere, record};
 use crate::resume_error::ResumeError;
 
-/// A run as its record leaves it.
+/// A run rebuilt from its record.
 pub(crate) struct Folded {
     pub(crate) summary: RunSummary,
     pub(crate) events: Vec<Event>,
     pub(crate) definition: CheckedDefinition,
     pub(crate) replayed: Replayed,
-    /// Where what it stored is found.
+    /// The stores of its errors and results.
     pub(crate) sessions: Vec<SessionId>,
     /// The run that it follows.
     pub(crate) follows: Option<RunId>,
-    /// The definition that it goes on with from here, where that is another one than before.
+    /// The definition from here on, if it differs from the one before.
     pub(crate) adopted: Option<Box<AgentRecord>>,
 }
 
-/// Which definition of its agent a run has to have.
+/// The definition that a run must have.
 #[derive(Clone, Copy)]
 pub(crate) enum DefinedAs<'a> {
-    /// The one that its record has.
+    /// The recorded definition.
     Recorded,
-    /// This one.
+    /// This definition.
     Own(&'a AgentDefinition),
-    /// Any of this agent; it goes on with this one.
+    /// Any definition of this agent; the run adopts this one.
     Adopted(&'a AgentDefinition),
 }
 
-/// Reads a run and folds its first `until` events (all of them without) into a machine, comparing
-/// every decision. It has to be a run of the agent that is meant.
+/// Reads a run and folds its first `until` events (all of them without) into a machine, comparing every decision. The
+/// run must belong to the given agent.
 pub(crate) async fn fold(
     log: &dyn EventLog,
     run: &RunId,
@@ -90,7 +90,7 @@ pub(crate) async fn fold(
     Ok(Folded { summary, events, definition, replayed, sessions, follows, adopted })
 }
 
-/// Returns the agent's own definition as a run goes on with it that had another one; `None` where it is the same.
+/// Returns the agent's own definition as a run adopts it; `None` where the run already has it.
 fn adopted_definition(
     own: &AgentDefinition,
     started: &RunStarted,
@@ -106,8 +106,8 @@ fn adopted_definition(
     resumed_definition(own, started, agent).map(Some)
 }
 
-/// Returns the agent's record with the model that it has now, for a run that began with another model; `None` where
-/// it is the same.
+/// Returns the agent's record with its current model, for a run that began with another model; `None` where it is the
+/// same.
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ fn resumed_definition(
     own.output_schema = started.output_schema.as_deref().cloned();
     let of_its_own = own.tools.iter().filter(|tool| !is_listed_elsewhere(tool)).cloned();
     let mut tools: Vec<ToolSpec> = of_its_own.collect();
-    // It keeps to the tools of others that it was given, unless it has one of that name itself by now.
+    // The run keeps the tools that other servers gave it, unless the agent now has one with the same name.
     for kept in
         read_tools(agent).map_err(unreadable)?.iter().filter(|tool| is_listed_elsewhere(tool))
     {
@@ -274,12 +274,12 @@ pub(crate) fn replay_events(
     Ok(replay.finish())
 }
 
-/// Says that the definition in `run.started` cannot be read.
+/// Makes the error of an unreadable definition in `run.started`.
 fn unreadable(error: serde_json::Error) -> LogError {
     LogError::unreadable(1, DecodeError::payload("run.started", error))
 }
 
-/// Says that the recorded agent cannot be run.
+/// Makes the error of a recorded agent that cannot be run.
 fn unusable(error: impl Display) -> ResumeError {
     ResumeError::other_agent("", &error.to_string())
 }

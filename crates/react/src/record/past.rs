@@ -1,4 +1,4 @@
-//! What was said in a session, for one that goes on from there.
+//! The history of a session, for a session that continues from it.
 
 use backstop_event_log::{EventLog, LogError};
 use layer0::event::EventKind;
@@ -8,8 +8,8 @@ use layer0::message::Transcript;
 use crate::history::History;
 use crate::record::transcript;
 
-/// Returns what was said in the session of a run until its end, for a session of its own that goes on from
-/// there. What cannot be read of earlier runs is left out.
+/// Returns the history of a run's session up to its end, for another session that continues from there. Unreadable
+/// parts of earlier runs are left out.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +48,7 @@ pub async fn said_until(log: &dyn EventLog, run: &RunId) -> Result<History, LogE
     Ok(History::from(&said))
 }
 
-/// Returns what was said in the session of a run before it, as [`said_until`] does.
+/// Returns the history of a run's session before the run, as [`said_until`] does.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub async fn said_before(log: &dyn EventLog, run: &RunId) -> Result<History, Log
     if let Some(before) = &summary.follows {
         return said_until(log, before).await;
     }
-    // The caller may have brought something along.
+    // The caller may have supplied a history.
     let (_, events) = backstop_event_log::read_events(log, run).await?;
     match events.into_iter().next().map(|event| event.kind) {
         Some(EventKind::RunStarted(started)) => {

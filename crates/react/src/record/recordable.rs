@@ -1,4 +1,4 @@
-//! What models and tools say, as the record may hold it: without the secrets the process holds.
+//! Output of models and tools in recordable form: without the secrets that the process holds.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>)
     }
 }
 
-/// Returns what a provider wants back, unless a secret is in it: changed, it would be refused.
+/// Returns the state that a provider wants back, unless it contains a secret: the provider would refuse changed state.
 pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Option<ProviderState> {
     let is_kept = |data: &JsonText| redactor.redact_held_json(data.clone()) == *data;
     let is_recordable =
@@ -66,7 +66,7 @@ pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Opt
     is_recordable.then_some(state)
 }
 
-/// Returns why the model stopped; a word of the provider's may repeat a secret.
+/// Returns the stop reason of the model; a provider's own word may repeat a secret.
 pub(crate) fn recordable_reason(redactor: &Redactor, reason: StopReason) -> StopReason {
     match reason {
         StopReason::Unknown(word) => StopReason::Unknown(redact_shared(redactor, word)),
@@ -74,12 +74,11 @@ pub(crate) fn recordable_reason(redactor: &Redactor, reason: StopReason) -> Stop
     }
 }
 
-/// Takes secrets out of what a person decided, as the record has to hold it.
+/// Removes secrets from a person's decision before it is recorded.
 ///
 /// # Errors
 ///
-/// [`DecideError::Secret`] when the arguments hold a secret of the process: the tool would run with what stands in its
-/// place.
+/// [`DecideError::Secret`] when the arguments hold a secret of the process: the tool would run with the placeholder.
 pub fn redacted_decision(
     redactor: &Redactor,
     mut decision: Decision,
@@ -94,7 +93,7 @@ pub fn redacted_decision(
     Ok(decision)
 }
 
-/// Takes the secrets the process holds out of a definition: what a run records, its model is told.
+/// Removes the secrets that the process holds from a definition: the model reads what a run records.
 pub(crate) fn without_secrets(
     redactor: &Redactor,
     definition: AgentDefinition,

@@ -1,4 +1,4 @@
-//! Where a run is copied from, when that is not where the copy goes.
+//! The source of a copied run, when it differs from the destination.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::record::transcript::read_followed_runs;
 use crate::resume_error::ResumeError;
 use crate::stores::Stores;
 
-/// A log, and where what its runs stored is.
+/// A log, with the stores of its runs' errors and results.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Source {
@@ -46,8 +46,8 @@ impl Source {
         self
     }
 
-    /// Copies what a run rests on to an agent's log and stores: the runs that it follows, and what
-    /// they and it stored.
+    /// Copies the dependencies of a run to an agent's log and stores: the runs that it follows, and all stored errors
+    /// and results of these runs.
     pub(crate) async fn copy_to(
         &self,
         agent: &AgentInner,
@@ -56,7 +56,7 @@ impl Source {
         sessions: &[SessionId],
     ) -> Result<(), ResumeError> {
         let follows = read_run_started(events)?.follows.as_ref().map(|follows| &follows.run);
-        // A session's history is read leniently: what cannot be read is not copied.
+        // A session's history is read leniently: unreadable parts are not copied.
         let (runs, _) = read_followed_runs(&*self.log, follows).await;
         let earlier = runs.iter().flat_map(|(_, events)| readable_sessions(events));
         let sessions: Vec<SessionId> = earlier.chain(sessions.iter().cloned()).collect();
@@ -80,7 +80,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns where what its runs stored is.
+    /// Returns the stores of the runs' errors and results.
     pub(super) fn stores(&self) -> Stores {
         Stores { errors: self.errors.clone(), results: self.results.clone() }
     }
@@ -91,7 +91,7 @@ impl Source {
     }
 }
 
-/// Copies what an event says was stored, if it is there, and that it has expired, if it has.
+/// Copies the stored text that an event names, if it exists, and its expiry, if it has expired.
 pub(crate) async fn copy_stored(
     from: &Stores,
     to: &Stores,

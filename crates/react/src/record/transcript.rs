@@ -1,4 +1,4 @@
-//! What was said in a session before a run, along the runs that each one follows.
+//! The history of a session before a run, along the chain of runs that follow each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::record::fold::read_run_started;
 use crate::record::run_transcript::RunTranscript;
 use crate::record::transcript_cache::{CachedTranscript, TranscriptCache};
 
-/// What a session came to until the end of a run.
+/// The history of a session until the end of a run.
 #[derive(Default)]
 pub(crate) struct Earlier {
-    /// The messages, oldest first, without what only instructs.
+    /// The messages, oldest first, without system messages.
     pub(crate) messages: Vec<Arc<Message>>,
-    /// Where what its runs stored is found.
+    /// The stores of the runs' errors and results.
     pub(crate) sessions: Vec<SessionId>,
-    /// What could not be read, for people.
+    /// The unreadable parts, for people.
     pub(crate) unreadable: Option<String>,
 }
 
-/// Reads a session up to the end of a run. It is never refused: what cannot be read, and what stands
-/// before it, is left out. With a cache, no record is read of which the cache or the log has the messages, and the
-/// log keeps those that were read.
+/// Reads a session up to the end of a run. It never fails on a record: unreadable parts, and everything before them,
+/// are left out. With a cache, no record is read whose messages are in the cache or the log, and the log keeps the
+/// messages that were read.
 pub(crate) async fn history(
     log: &dyn EventLog,
     until: Option<&RunId>,
@@ -104,7 +104,7 @@ impl KeptTranscripts<'_> {
         self.cache.take(&summary, self.erasures)
     }
 
-    /// Keeps what was read.
+    /// Keeps the read transcripts.
     async fn keep(
         self,
         log: &dyn EventLog,
@@ -180,7 +180,7 @@ struct RunChain {
 }
 
 impl RunChain {
-    /// Reads the next runs: those that the log keeps parts of, or one from its record.
+    /// Reads the next runs: those whose parts the log keeps, or one from its record.
     async fn extend(
         &mut self,
         log: &dyn EventLog,
@@ -189,7 +189,7 @@ impl RunChain {
     ) -> Result<(), LogError> {
         let before = self.runs.len();
         if reads_parts {
-            // A record is as good where they cannot be read.
+            // The record replaces kept parts that cannot be read.
             for part in log.transcript(run).await.unwrap_or_default() {
                 let read = RunTranscript::read(part, log.key());
                 match read.filter(|read| self.next.as_ref() == Some(&read.run)) {

@@ -40,7 +40,7 @@ struct Balance {
 }
 
 impl Account {
-    /// Returns the account of a run under a limit; `None` where the limit is not for it.
+    /// Returns the account of a run under a limit; `None` if the limit does not apply to the run.
     pub(super) fn of_run(
         agent: &str,
         limit: &SpendLimit,
@@ -72,7 +72,7 @@ impl Account {
         Some(Self { scope, key, keep, name })
     }
 
-    /// Returns what a stored value says is used.
+    /// Returns the used amount in a stored value.
     pub(super) fn read_used(&self, stored: &Versioned) -> Result<u64, StateError> {
         if let Ok(used) = stored.value.read() {
             return Ok(used);

@@ -234,7 +234,7 @@ impl AccountWriter {
 /// A service whose runtime ends leaves nobody waiting.
 impl Drop for AccountWriter {
     fn drop(&mut self) {
-        // Another one may be at work by now.
+        // Another task may be running by now.
         if self.has_ended {
             return;
         }

@@ -12,12 +12,12 @@ use crate::transact::Transient;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// What was asked for cannot be put in: a name, a key, a time or a size.
+    /// The request is invalid: a name, a key, a time or a size.
     ///
     /// Retry: never. Effect: none.
     #[error("cannot be put into the queue: {0}")]
     Invalid(String),
-    /// The key stands for another input, another session or other labels.
+    /// The key belongs to another input, another session or other labels.
     ///
     /// Retry: never. Effect: none.
     #[error("key `{key}` of `{agent}` stands for another input, session or label already")]

@@ -84,8 +84,8 @@ pub(super) struct TakeQueued<'a> {
     pub(super) turn: usize,
 }
 
-/// Takes the first run of its session in the queue, while no run of that session is open. Another worker that searches
-/// at the same moment sees the run that is being taken before the later ones.
+/// Takes the first run of its session in the queue, while the session has no open run. Another worker that searches at
+/// the same moment sees this run before the later ones.
 ///
 /// Conditions on other rows are scalar subqueries and not joins, so that they are evaluated for the first few runs in
 /// order, however many runs there are, and however outdated the server's statistics are. Runs behind a running one are

@@ -1,4 +1,4 @@
-//! How state is written: the writes of a commit share their statements.
+//! Writing of state: the writes of a commit share their statements.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ pub(crate) struct Change {
     words: String,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// Another version than was expected is there, or none.
+    /// The stored version, if any, is not the expected one.
     Refused(Option<u64>),
-    /// It has this version now.
+    /// The written value has this version.
     Written(u64),
 }
 
@@ -43,7 +43,7 @@ impl Change {
 /// A scope and a key.
 type Place<'a> = (&'a str, &'a str);
 
-/// What is stored in a place: the number of its row, and when it expires.
+/// The stored row of a place: its number and its expiry.
 #[derive(Clone, Copy)]
 struct StoredValue {
     number: u64,

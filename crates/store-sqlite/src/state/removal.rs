@@ -1,4 +1,4 @@
-//! What takes values away, each done by the writer inside a transaction that others may share.
+//! Removal of values, performed by the writer inside a transaction that others may share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::job_error::JobError;
 use crate::rows::to_u64;
 use crate::writer::Writer;
 
-/// The version that was found when something else was expected; what a chore tells beside its number.
+/// The version found instead of the expected one; a chore reports it in addition to its number.
 #[derive(Clone, Default)]
 pub(super) struct FoundVersion(Arc<AtomicU64>);
 
@@ -158,7 +158,7 @@ impl Chore for ExpireState {
     }
 }
 
-/// What is stored under a key: the number of its row, and whether it has expired.
+/// Returns the number of the row stored under a key, and whether it has expired.
 async fn find_stored(
     connection: &mut SqliteConnection,
     scope: &str,
