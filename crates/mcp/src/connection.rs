@@ -214,7 +214,7 @@ impl Connection {
         match self.ping(&settings.clock, timeout).await {
             // An error is an answer too: the current revision has no ping.
             Ok(()) | Err(McpFault::Protocol { .. }) => {
-                self.is_suspect.store(false, Ordering::Relaxed)
+                self.is_suspect.store(false, Ordering::Relaxed);
             }
             Err(_) => self.close("hangs"),
         }

@@ -311,7 +311,7 @@ impl<'a> BedrockConversation<'a> {
     fn take_result(&mut self, result: BedrockBlock<'a>) {
         match self.messages.last_mut() {
             Some(message) if self.collects_results => {
-                message.content.push(MarkedPart::Part(result))
+                message.content.push(MarkedPart::Part(result));
             }
             Some(_) | None => {
                 let content = with_cache_mark([result], false);

@@ -107,13 +107,13 @@ impl Job {
             (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
             (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Store(_, answer), Ok(JobOutput::Stored(stored))) => {
-                drop(answer.send(Ok(stored)))
+                drop(answer.send(Ok(stored)));
             }
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Put(_, answer), Ok(JobOutput::Put(id))) => drop(answer.send(Ok(id))),
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Change(_, answer), Ok(JobOutput::Changed(changed))) => {
-                drop(answer.send(Ok(changed)))
+                drop(answer.send(Ok(changed)));
             }
             (Self::Change(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Send(_, answer), Ok(JobOutput::Sent(run))) => drop(answer.send(Ok(run))),

@@ -46,7 +46,7 @@ impl ToolOptions {
                 ("exploratory", Meta::Path(_)) => options.exploratory = true,
                 ("approval", Meta::Path(_)) => options.approval = Some(ApprovalOptions::default()),
                 ("approval", Meta::List(list)) => {
-                    options.approval = Some(ApprovalOptions::parse(list)?)
+                    options.approval = Some(ApprovalOptions::parse(list)?);
                 }
                 ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),

@@ -243,7 +243,7 @@ impl<'s> ClaimedSubscription<'s> {
     pub(super) fn take(&mut self, done: DeliveryProgress) -> Result<(), LogError> {
         match done {
             DeliveryProgress::Prepared(id, record, verdict) => {
-                self.take_verdict(id, &record, verdict?)
+                self.take_verdict(id, &record, verdict?);
             }
             DeliveryProgress::Ended(id, delivered, end) => {
                 let event = (delivered.run.clone(), delivered.seq);

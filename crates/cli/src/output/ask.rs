@@ -97,7 +97,7 @@ impl Prompt {
         let Ok((withdrawn, asking)) = io::pipe() else { return PendingAnswer::default() };
         let (answer, answered) = oneshot::channel();
         SCREEN.push(ScreenJob::Alone(Box::new(move || {
-            converse_on_terminal(&self, answer, &withdrawn)
+            converse_on_terminal(&self, answer, &withdrawn);
         })));
         PendingAnswer { asked: Some((answered, asking)) }
     }

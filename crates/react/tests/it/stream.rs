@@ -161,7 +161,7 @@ async fn late_reader_gets_the_whole_text() {
         while let Some(item) = stream.next().await {
             match item {
                 StreamItem::Delta { attempt: 2, piece: LivePiece::Text(piece), .. } => {
-                    text += &piece
+                    text += &piece;
                 }
                 StreamItem::Ended(result) => assert!(result.unwrap().text() == long),
                 _ => {}
