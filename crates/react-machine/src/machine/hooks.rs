@@ -71,6 +71,7 @@ impl MachineState {
         phase: &mut RunPhase,
         stop: HookStop,
     ) -> Option<RunPhase> {
+        self.clock.end_waiting();
         let failure = stop.failure();
         let answer_follows = stop.after_tool().cloned();
         let event = stop.into_event();

@@ -115,7 +115,11 @@ impl MachineState {
         let said = answer.message();
         let is_empty = answer.is_empty();
         let UnreadAnswer { turn, text, output, calls, state, stop_reason, .. } = answer;
-        let text_count = self.guards.count_text(&text);
+        // A paused answer is continued: the turn's last answer counts.
+        let text_count = match stop_reason {
+            StopReason::Pause => None,
+            _ => self.guards.count_text(&text),
+        };
         match stop_reason {
             StopReason::End | StopReason::ToolUse if !calls.is_empty() => {
                 self.conversation.push(said);

@@ -125,6 +125,21 @@ fn run_waits_once_all_below_does() {
     assert_eq!(script.machine.usage().wall_ms, 500, "the wait is left out");
 }
 
+/// Spec: O2, B1
+#[test]
+fn stopping_hook_ends_the_wait_below() {
+    let mut script = at_work(&["below"]);
+    script.dispatch("c0", "run_a");
+    script.take(waiting("run_a"));
+    wait_below(&mut script);
+    let failed =
+        HookFailed::new("h", "after_tool", Some("c0".into()), "hook.failed", "broken", false);
+    script.take_after(60_000, failed);
+    assert!(!script.machine.is_waiting());
+    script.take_after(200, returned("run_a", 0));
+    assert_eq!(script.machine.usage().wall_ms, 200, "the wait is left out");
+}
+
 /// Spec: O2, A1
 #[test]
 fn wait_names_approvals_here_and_below() {

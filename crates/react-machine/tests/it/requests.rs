@@ -281,6 +281,26 @@ fn paused_turns_end_as_pauses() {
     }
 }
 
+/// Spec: P9, G3. A paused turn is one turn: its text counts once.
+#[test]
+fn pauses_count_for_no_stagnation() {
+    let mut definition = agent();
+    definition.limits.max_stagnation_steps = Some(2);
+    let mut script = Script::new(definition);
+    let mut search = |call: &str, pauses: u32| {
+        for _ in 0..pauses {
+            script.respond(StopReason::Pause, "Searching", Vec::new());
+        }
+        let calls = vec![ToolCall::new(call, "plain", json!({}))];
+        script.respond(StopReason::ToolUse, "Searching", calls);
+        assert_eq!(script.finish, None, "{call}");
+        script.begin(call, "plain");
+        script.end(call, "plain");
+    };
+    search("c0", 0);
+    search("c1", 3);
+}
+
 /// Spec: P9. An answer that misfits is no pause: the next ones are counted anew.
 #[test]
 fn misfit_begins_the_pauses_anew() {

@@ -172,7 +172,8 @@ impl Judge {
     }
 
     fn read_answer(&mut self, turn: ModelTurn, answer: &ModelResponded) {
-        let count = self.repetitions.count_text(&answer.text);
+        let is_pause = matches!(answer.stop_reason, StopReason::Pause);
+        let count = if is_pause { 0 } else { self.repetitions.count_text(&answer.text) };
         let is_blank = answer.text.trim().is_empty();
         let (calls, text) = (answer.tool_calls.len(), answer.text.to_string());
         match &answer.stop_reason {
