@@ -138,18 +138,31 @@ pub(crate) async fn summary(database: &Database, run: &RunId) -> Option<RunSumma
     database.log().summary(run).await.unwrap()
 }
 
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Looks before a test gives up: two minutes, more than a loaded machine takes.
+const MAX_LOOKS: u32 = 2_400;
+
 /// Waits until a run is in this state.
 pub(crate) async fn is_in(database: &Database, run: &RunId, state: RunState) -> RunSummary {
-    until(async || summary(database, run).await.filter(|summary| summary.state == state)).await
+    let mut seen = None;
+    for _ in 0..MAX_LOOKS {
+        match summary(database, run).await {
+            Some(summary) if summary.state == state => return summary,
+            other => seen = other,
+        }
+        SystemClock.sleep(LOOK_EVERY).await;
+    }
+    panic!("{run} is not in state {state:?}, but: {seen:?}");
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) async fn until<T>(is_so: impl AsyncFn() -> Option<T>) -> T {
-    for _ in 0..600 {
+    for _ in 0..MAX_LOOKS {
         if let Some(found) = is_so().await {
             return found;
         }
-        SystemClock.sleep(Duration::from_millis(50)).await;
+        SystemClock.sleep(LOOK_EVERY).await;
     }
     panic!("it takes too long");
 }
