@@ -19,11 +19,7 @@ impl Gate for OfficeHours {
     }
     async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<GateVerdict, BoxError> {
         let sends = matches!(moment, Moment::BeforeTool { call, .. } if &*call.name == "send");
-        Ok(if sends {
-            GateVerdict::Abort("not at night".to_owned())
-        } else {
-            GateVerdict::Continue
-        })
+        Ok(if sends { GateVerdict::Abort("not at night".into()) } else { GateVerdict::Continue })
     }
 }
 

@@ -77,7 +77,7 @@ fn converted() -> Vec<&'static str> {
 
 /// Errors that no application meets as such, and why.
 const EXCEPT: &[(&str, &str)] = &[
-    ("Attempted", "a layer's; the orchestrator's own error is made from it"),
+    ("DispatchFailure", "a layer's; the orchestrator's own error is made from it"),
     ("CircuitOpen", "a layer's; the service's own error is made from it"),
     ("Error", "the facade's own"),
     ("ErrorText", "the texts of a failure that is gone, as the source of another"),
@@ -89,8 +89,8 @@ const EXCEPT: &[(&str, &str)] = &[
     ("NotReopenable", "part of `ResumeError`"),
     ("NotShown", "why a model reads a line of text in place of an image"),
     ("OlderSchema", "the cause of a `LogError`"),
-    ("OutOfTime", "the cause of an `EnvError`, whose operator was too late"),
-    ("Place", "part of `Diverged`"),
+    ("DeadlinePassed", "the cause of an `EnvError`, whose operator was too late"),
+    ("DivergencePoint", "part of `Diverged`"),
     ("RequestDenied", "the cause of the error of what was to be sent"),
     ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),
     ("ScriptExhausted", "the cause of a `ProviderError` of scripts"),

@@ -90,6 +90,7 @@ const RULES: &[(&str, &str)] = &[
     ("L1", "Above a size the model gets a preview and an id."),
     ("L2", "What is referred to can be read, or says that it expired."),
     ("M1", "Memory that fails is a warning; the run goes on without it."),
+    ("M7", "A session's next run begins with the transcript of the run before it."),
     ("V1", "Subscribers change nothing; a slow one is told what it missed."),
     ("H1", "Gates may stop a run or skip a call; observers look on."),
     ("H2", "A failing hook is a warning, unless it must not fail."),

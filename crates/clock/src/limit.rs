@@ -16,7 +16,7 @@ use crate::{BoxFuture, Clock};
 ///
 /// let limit = Limit::new(Arc::new(SystemClock), Some(Duration::from_secs(5)));
 /// limit.pause();
-/// assert!(limit.left() <= Some(Duration::from_secs(5)));
+/// assert!(limit.time_left() <= Some(Duration::from_secs(5)));
 /// limit.go_on();
 /// ```
 pub struct Limit {

@@ -39,7 +39,7 @@ impl Summary {
     /// use backstop_error_store::Summary;
     ///
     /// let error = "\n\u{1b}[31mSyntax error near 'FROM'\u{1b}[0m\n  at line 2\n  at line 3";
-    /// let summary = Summary::of(error, Some("SQL_ERROR"));
+    /// let summary = Summary::from_error(error, Some("SQL_ERROR"));
     /// assert_eq!(summary.text, "Code SQL_ERROR: Syntax error near 'FROM'");
     /// assert!(summary.cut);
     /// ```

@@ -19,7 +19,7 @@
 //! # impl layer0::Operator for Upper {
 //! #     fn name(&self) -> &str { "upper" }
 //! #     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
-//! #         Ok(Answer::completed(task.input))
+//! #         Ok(Answer::from_output(task.input))
 //! #     }
 //! # }
 //!

@@ -23,7 +23,7 @@
 //!     }
 //!     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
 //!         let text = task.input.as_str().unwrap_or_default().to_uppercase();
-//!         Ok(Answer::completed(text.into()))
+//!         Ok(Answer::from_output(text.into()))
 //!     }
 //! }
 //!

@@ -67,7 +67,7 @@ impl LocalOrchestrator {
     ///         "draft"
     ///     }
     ///     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
-    ///         Ok(Answer::completed("a draft".into()))
+    ///         Ok(Answer::from_output("a draft".into()))
     ///     }
     /// }
     ///

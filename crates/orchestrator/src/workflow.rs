@@ -72,7 +72,7 @@ pub use supervise::{Restart, Supervise};
 /// #     fn name(&self) -> &str { self.0 }
 /// #     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
 /// #         let text = task.input.as_str().unwrap_or_default();
-/// #         Ok(Answer::completed(format!("{text}, {}", self.0).into()))
+/// #         Ok(Answer::from_output(format!("{text}, {}", self.0).into()))
 /// #     }
 /// # }
 ///

@@ -23,7 +23,7 @@ const NAMED: [&str; 3] = ["$defs", "definitions", "properties"];
 /// use backstop_provider_http::Subset;
 /// use serde_json::json;
 ///
-/// const SUBSET: Subset = Subset::of(&["type", "properties", "required"]).closed();
+/// const SUBSET: Subset = Subset::new(&["type", "properties", "required"]).with_closed_objects();
 /// let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } });
 /// let sent = SUBSET.fit(&schema).unwrap().value();
 /// assert_eq!(sent["properties"]["n"], json!({ "type": "integer" }));

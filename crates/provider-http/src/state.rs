@@ -18,7 +18,7 @@ pub fn keep_field(name: &str, value: &JsonText) -> Option<JsonText> {
 /// use layer0::JsonText;
 ///
 /// let part = keep_field("phase", &JsonText::string("commentary")).unwrap();
-/// assert_eq!(kept_field(&part, "phase").unwrap().shown(), "commentary");
+/// assert_eq!(kept_field(&part, "phase").unwrap().display_text(), "commentary");
 /// assert_eq!(kept_field(&part, "caller"), None);
 /// ```
 #[must_use]

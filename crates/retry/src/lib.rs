@@ -27,7 +27,7 @@
 //! use backstop_retry::{
 //!     AttemptTimeoutLayer, Breaker, BreakerConfig, RetryConfig, RetryPolicy, RetryRequest,
 //! };
-//! use layer0::failure::{CircuitOpen, Effect, Exhausted, Facts, Failure, TimedOut};
+//! use layer0::failure::{CircuitOpen, Effect, Exhausted, Facts, Failure, InnerError, TimedOut};
 //! use tower::{ServiceBuilder, ServiceExt, service_fn};
 //!
 //! #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@
 //!     #[error("not asked")]
 //!     Open(#[source] CircuitOpen),
 //!     #[error("gave up")]
-//!     Exhausted(#[source] Box<Exhausted<FetchError>>),
+//!     Exhausted(#[source] InnerError<Exhausted<FetchError>>),
 //!     #[error("no answer")]
 //!     TimedOut(#[source] TimedOut),
 //! }
@@ -46,7 +46,7 @@
 //!     fn facts(&self) -> Facts {
 //!         match self {
 //!             Self::Busy => Facts::backoff("fetch.busy", Effect::None),
-//!             Self::Open(open) => Facts::hinted("fetch.open", Some(open.retry_after), Effect::None),
+//!             Self::Open(open) => Facts::from_hint("fetch.open", Some(open.retry_after), Effect::None),
 //!             // What gave up is not tried again by a layer outside.
 //!             Self::Exhausted(exhausted) => exhausted.facts(),
 //!             Self::TimedOut(_) => Facts::backoff("fetch.timed_out", Effect::Unknown),
@@ -56,7 +56,7 @@
 //!
 //! impl From<Exhausted<FetchError>> for FetchError {
 //!     fn from(exhausted: Exhausted<FetchError>) -> Self {
-//!         Self::Exhausted(Box::new(exhausted))
+//!         Self::Exhausted(exhausted.into())
 //!     }
 //! }
 //!

@@ -40,7 +40,7 @@ pub enum LeaseChange {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let database = Database::connect("postgres://backstop@localhost/agents").await?;
 /// let mut watch = database.lease_watch();
-/// while !matches!(watch.changed().await, LeaseChange::Ended) {}
+/// while !matches!(watch.next_change().await, LeaseChange::Ended) {}
 /// println!("other processes may go on with the runs of this one");
 /// # Ok(())
 /// # }

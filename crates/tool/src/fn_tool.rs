@@ -105,7 +105,7 @@ impl FnTool {
     /// })
     /// .probe(|_: Value, context: ToolContext| async move {
     ///     Ok::<_, ToolError>(match found_by(&context.idempotency_key) {
-    ///         Some(payment) => Probe::happened(payment),
+    ///         Some(payment) => Probe::happened_with(payment),
     ///         None => Probe::DidNot,
     ///     })
     /// });

@@ -28,7 +28,7 @@ pub enum NotShown {
     /// The bytes are not an image that providers take.
     ///
     /// Retry: never. Effect: none.
-    #[error("it cannot be read as an image")]
+    #[error("unusable image")]
     Image(#[from] ImageError),
     /// The image is larger than [`MAX_SHOWN_IMAGE_BYTES`].
     ///

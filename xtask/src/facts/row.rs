@@ -49,7 +49,7 @@ impl Row {
         let retry = match last(&function.path, "Facts")?.as_str() {
             "never" => [NEVER].into(),
             "backoff" => [BACKOFF].into(),
-            "hinted" => [HINT, BACKOFF].into(),
+            "from_hint" => [HINT, BACKOFF].into(),
             "new" => words(call.args.iter().nth(1)?, retry_word),
             _ => return None,
         };

@@ -10,7 +10,7 @@ const EXEMPT: &[(&str, &str)] = &[
     ("layer0::CircuitOpen", "the service around a breaker makes its own error from it"),
     ("layer0::ErrorText", "it has the texts of a failure whose facts are elsewhere"),
     ("layer0::TimedOut", "the service around a timeout makes its own error from it"),
-    ("orchestrator::Place", "it is a part of the text of `Diverged`"),
+    ("orchestrator::DivergencePoint", "it is a part of the text of `Diverged`"),
 ];
 
 /// Crates that no application is built from.

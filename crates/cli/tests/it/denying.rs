@@ -25,7 +25,7 @@ fn behavior_of_another_machine_is_not_told() {
     bench.agent("[[model]]\nerror = { kind = \"auth_failed\" }\n", &format!("{grants}{hook}"));
     bench.run(&["run", "agent.toml"]).fails(1, "provider.auth_failed");
     let (kind, failed) = recorded(&bench, "sub_tell ops").pop().unwrap();
-    let message = format!("{DENIED}: `hooks.example` is another machine");
+    let message = format!("nothing was sent: {DENIED}: `hooks.example` is another machine");
     assert_eq!((kind.as_str(), &failed["message"]), ("behavior.failed", &json!(message)));
     assert_eq!(failed["attempts"], 1);
 }

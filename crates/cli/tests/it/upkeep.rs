@@ -373,7 +373,7 @@ fn a_store_of_another_version_is_left_alone() {
         assert!(!bench.path().join("copy.db").exists());
     };
     sqlite::execute(&store, "PRAGMA user_version = 99");
-    let newer = "`x.db` has schema version 99, this version knows up to 24";
+    let newer = "`x.db` has schema version 99, this version knows up to 25";
     check(newer, "use the version that wrote it, or a later one");
     sqlite::execute(&store, "PRAGMA application_id = 7");
     check("`x.db` is a database of another program", "name another file with --store sqlite:PATH");

@@ -71,8 +71,8 @@ async fn what_cannot_be_shown_is_said(way: Way) {
     ]);
     let (text, images) = shown(way, json!({"content": content}), context).await;
     let lines = [
-        "[image: image/tiff, 3 bytes; not shown: not a PNG, JPEG, GIF or WebP image]",
-        "[image: image/png, 0 bytes; not shown: not base64]",
+        "[image: image/tiff, 3 bytes; not shown: unusable image: not a PNG, JPEG, GIF or WebP image]",
+        "[image: image/png, 0 bytes; not shown: unusable image: not base64]",
         &format!("[image: image/gif, {bytes} bytes; not shown: an image of more than 3 MiB]"),
         "[image: image/gif, 21 bytes; not shown: it holds a secret]",
         "[image: image/gif, 21 bytes; not shown: it holds a secret]",
