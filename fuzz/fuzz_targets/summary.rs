@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|given: (Option<&str>, &str)| {
     let (code, error) = given;
-    let summary = Summary::of(error, code);
+    let summary = Summary::from_error(error, code);
     assert!(summary.text.chars().count() <= MAX_SUMMARY_CHARS, "{summary:?}");
     assert!(!summary.text.chars().any(char::is_control), "{summary:?}");
 });
