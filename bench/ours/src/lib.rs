@@ -62,6 +62,6 @@ pub fn answer(call: Option<ToolCall>) -> ModelResponse {
         if calls { "" } else { "done" },
         call.into_iter().collect(),
         if calls { StopReason::ToolUse } else { StopReason::End },
-        TokenUsage::new(10, 5),
+        Some(TokenUsage::new(10, 5)),
     )
 }

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A process has one log and one error store, whatever agents it has.
     let errors: Arc<dyn ErrorStore> = Arc::new(MemoryErrorStore::new());
     let agent = |provider: &Arc<dyn Provider>, log: &Arc<dyn EventLog>| -> Agent {
-        let agent = AgentBuilder::shared(Arc::clone(provider)).instructions("You add.").tool(add);
+        let agent = AgentBuilder::from_shared(Arc::clone(provider)).instructions("You add.").tool(add);
         let agent = agent.stream(false).require_approval("add").shared_log(Arc::clone(log));
         agent.shared_error_store(Arc::clone(&errors)).build().expect("it is complete")
     };
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "suspended" => {
             for _ in 0..many {
                 // Each begins with a script of its own, so that it stops at its first call.
-                let agent = AgentBuilder::shared(Arc::new(Script::new(1))).tool(add);
+                let agent = AgentBuilder::from_shared(Arc::new(Script::new(1))).tool(add);
                 let agent =
                     agent.stream(false).require_approval("add").shared_log(Arc::clone(&log));
                 let outcome = runtime.block_on(agent.build()?.run("add numbers"))?;
