@@ -20,9 +20,6 @@ pub(crate) enum XtaskError {
         /// The types.
         names: Vec<String>,
     },
-    /// The baseline of language cannot be written as TOML.
-    #[error("cannot write the baseline of language")]
-    Baseline(#[source] toml::ser::Error),
     /// A file could not be read or written.
     #[error("cannot access `{}`", path.display())]
     File {
@@ -176,7 +173,6 @@ impl XtaskError {
             | Self::Start { .. }
             | Self::Step { .. }
             | Self::Syntax { .. }
-            | Self::Baseline(_)
             | Self::Untidy { .. } => None,
         }
     }

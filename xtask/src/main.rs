@@ -85,9 +85,6 @@ enum Task {
         /// List so many places, worst first
         #[arg(long, value_name = "N", default_value_t = 0)]
         worst: usize,
-        /// Lower xtask/language.toml to what is counted
-        #[arg(long)]
-        lower: bool,
     },
     /// Change the code of a package in many places, one at a time, and list the changes that no test notices
     Mutate(mutate::MutateOptions),
@@ -116,7 +113,7 @@ fn main() -> ExitCode {
         Task::Errors { check: false } => errors_page::write(root),
         Task::Events { check: true } => events_page::check(root),
         Task::Events { check: false } => events_page::write(root),
-        Task::Language { worst, lower } => tidy::language::run(root, worst, lower),
+        Task::Language { worst } => tidy::language::run(root, worst),
         Task::Mutate(options) => mutate::run(root, &options),
         Task::Prices => prices::check(root),
         Task::Rules { check: true } => rules_page::check(root),

@@ -48,8 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(circles::check(&workspace.files));
     findings.extend(types::check(&workspace.files));
     findings.extend(raw_json::check(&workspace.files));
-    let baseline = std::fs::read_to_string(root.join(language::BASELINE)).ok();
-    findings.extend(language::check(&workspace.files, baseline.as_deref()));
+    findings.extend(language::check(&workspace.files));
     findings.sort();
 
     for finding in &findings {

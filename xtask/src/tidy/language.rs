@@ -1,9 +1,10 @@
-//! Plain language in comments and names, counted for each crate against a baseline that may only fall.
+//! Plain language in comments and names: rates for each crate, with limits that well-kept Rust crates keep.
 
-mod baseline;
 mod comments;
 mod counts;
+mod crate_language;
 mod functions;
+mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,9 +12,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{ItemEnum, ItemStruct, ItemTrait};
 
-pub(crate) use self::baseline::BASELINE;
-use self::baseline::Baseline;
-use self::counts::LanguageCounts;
+use self::crate_language::{CrateLanguage, FoundPlace};
 use crate::error::XtaskError;
 use crate::tidy::finding::Finding;
 use crate::tidy::syntax::test_parts;
@@ -22,38 +21,28 @@ use crate::tidy::workspace::{SourceFile, Workspace};
 /// The counts of all crates.
 #[derive(Debug, Default)]
 struct Figures {
-    crates: BTreeMap<String, LanguageCounts>,
-    comment_lines: usize,
-    paragraphs: usize,
-    functions: usize,
+    crates: BTreeMap<String, CrateLanguage>,
     /// Type names that are defined more than once.
     shared_types: usize,
-    /// The places, with their files, worst first.
-    worst: Vec<(usize, String)>,
 }
 
-/// Finds crates whose counts rose above the baseline, and crates whose baseline is too high.
-pub(crate) fn check(files: &[SourceFile], baseline: Option<&str>) -> Vec<Finding> {
-    let Some(Ok(baseline)) = baseline.map(Baseline::parse) else {
-        let what = "cannot be read; `cargo xtask language --lower` writes it";
-        return vec![Finding::error(BASELINE, 1, what)];
-    };
+/// Finds the places in crates whose rates are above the limits.
+pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let figures = Figures::count(files);
-    baseline.compare(&figures.crates, figures.shared_types)
+    let mut found = limits::check_shared_types(figures.shared_types);
+    for (name, language) in &figures.crates {
+        found.extend(limits::check(name, language));
+    }
+    found
 }
 
-/// Prints the counts, the crates and the worst places; lowers the baseline if `lower`.
+/// Prints the rates and the worst places.
 ///
 /// # Errors
 ///
-/// [`XtaskError`] if the workspace cannot be read or the baseline cannot be written.
-pub(crate) fn run(root: &Path, worst: usize, lower: bool) -> Result<(), XtaskError> {
-    let files = Workspace::load(root)?.files;
-    let figures = Figures::count(&files);
-    figures.print(worst);
-    if lower {
-        baseline::lower(root, figures.crates, figures.shared_types)?;
-    }
+/// [`XtaskError`] if the workspace cannot be read.
+pub(crate) fn run(root: &Path, worst: usize) -> Result<(), XtaskError> {
+    Figures::count(&Workspace::load(root)?.files).print(worst);
     Ok(())
 }
 
@@ -63,63 +52,27 @@ impl Figures {
         let mut types = BTreeMap::<String, usize>::new();
         for file in files {
             if let Some(name) = product_crate(&file.path) {
-                figures.add(name, file);
+                figures.crates.entry(name.to_owned()).or_default().add(file);
                 let mut found = TypeNames { tests: test_parts(&file.syntax), names: Vec::new() };
                 found.visit_file(&file.syntax);
                 found.names.into_iter().for_each(|name| *types.entry(name).or_default() += 1);
             }
         }
         figures.shared_types = types.values().filter(|count| **count > 1).count();
-        figures.worst.sort_by(|one, other| other.cmp(one));
         figures
     }
 
-    fn add(&mut self, name: &str, file: &SourceFile) {
-        let tests = test_parts(&file.syntax);
-        let comments = comments::read(&file.text, &tests);
-        let functions = functions::read(&file.syntax, &tests);
-        self.comment_lines += comments.lines;
-        self.paragraphs += comments.paragraphs;
-        self.functions += functions.total;
-        let counts = self.crates.entry(name.to_owned()).or_default();
-        for place in comments.places.iter().chain(&functions.places) {
-            counts.add(place.counts);
-            let text: String = place.text.chars().take(120).collect();
-            self.worst
-                .push((place.counts.weight(), format!("{}:{}: {text}", file.path, place.line)));
-        }
-    }
-
     fn print(&self, worst: usize) {
-        let mut all = LanguageCounts::default();
-        self.crates.values().for_each(|counts| all.add(*counts));
-        let rate = |count: usize, per: usize, of: usize| {
-            let tenths = (10 * per * count + of / 2) / of.max(1);
-            format!("{}.{}", tenths / 10, tenths % 10)
-        };
-        println!(
-            "{} of 100 comment paragraphs begin with What, How, Who …",
-            rate(all.heads, 100, self.paragraphs)
-        );
-        println!("{} of 100 comment paragraphs ask", rate(all.questions, 100, self.paragraphs));
-        println!(
-            "{} private words in 1,000 comment lines",
-            rate(all.private_words, 1000, self.comment_lines)
-        );
-        println!(
-            "{} of 1,000 functions are named by a participle",
-            rate(all.participles, 1000, self.functions)
-        );
-        println!(
-            "{} of 1,000 functions are named `of` or `…_of`",
-            rate(all.of_names, 1000, self.functions)
-        );
-        println!("{} type names are defined more than once", self.shared_types);
-        for (name, counts) in &self.crates {
-            println!("{name}: {counts:?}");
+        let mut all = CrateLanguage::default();
+        for (name, language) in &self.crates {
+            println!("{name}: {}", limits::describe_rates(language));
+            all.merge(language);
         }
-        for (weight, place) in self.worst.iter().take(worst) {
-            println!("{weight} {place}");
+        println!("all: {}", limits::describe_rates(&all));
+        println!("{} type names are defined more than once", self.shared_types);
+        all.places.sort_by_key(|found| std::cmp::Reverse(found.place.counts.weight()));
+        for FoundPlace { path, place } in all.places.iter().take(worst) {
+            println!("{} {path}:{}: {}", place.counts.weight(), place.line, place.text);
         }
     }
 }
@@ -166,6 +119,7 @@ impl<'ast> Visit<'ast> for TypeNames {
 
 #[cfg(test)]
 mod tests {
+    use super::counts::LanguageCounts;
     use super::*;
 
     fn file(path: &str, text: &str) -> SourceFile {
@@ -189,27 +143,27 @@ mod tests {
         let figures = Figures::count(&files);
         let a = LanguageCounts { heads: 1, private_words: 1, participles: 1, ..Default::default() };
         let b = LanguageCounts { questions: 1, of_names: 1, ..Default::default() };
-        assert_eq!(figures.crates, BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)]));
+        let counts = figures.crates.iter().map(|(name, language)| (name.as_str(), language.counts));
+        assert_eq!(counts.collect::<Vec<_>>(), [("a", a), ("b", b)]);
+        let a = &figures.crates["a"];
+        assert_eq!((a.paragraphs, a.comment_lines, a.functions), (1, 1, 1));
+        assert_eq!(a.places[0].path, "crates/a/src/lib.rs");
         assert_eq!(figures.shared_types, 1);
-        assert!(figures.worst[0].1.starts_with("crates/a/src/lib.rs:1: What"), "{figures:?}");
     }
 
     #[test]
-    fn counts_above_the_baseline_are_errors() {
-        let files = [file("crates/a/src/lib.rs", "/// What a run is told.\npub struct Run;\n")];
-        let said = |baseline: &str| -> Vec<String> {
-            check(&files, Some(baseline)).iter().map(ToString::to_string).collect()
+    fn places_above_a_limit_are_errors() {
+        let one = "/// What a run is told.\npub struct Run;\n";
+        let two = format!("{one}{}", one.replace("Run", "Other"));
+        let said = |text: &str| -> Vec<String> {
+            let files = [file("crates/a/src/lib.rs", text)];
+            check(&files).iter().map(ToString::to_string).collect()
         };
-        let exact = "shared_types = 0\n[crates.a]\nheads = 1\nprivate_words = 1\n";
-        assert!(said(exact).is_empty());
-        let low = said("shared_types = 0\n[crates.a]\nheads = 0\nprivate_words = 1\n");
-        assert!(
-            low[0].starts_with("xtask/language.toml:1: crate `a`: heads rose from 0 to 1"),
-            "{low:?}"
-        );
-        let high = said("shared_types = 2\n[crates.a]\nheads = 1\nprivate_words = 5\n");
-        assert!(high.iter().all(|line| line.contains("warning: ")) && high.len() == 2, "{high:?}");
-        assert!(said("?")[0].contains("cannot be read"));
-        assert!(check(&files, None)[0].to_string().contains("--lower"));
+        assert!(said(one).is_empty(), "a small crate may have one");
+        let found = said(&two);
+        assert_eq!(found.len(), 4, "{found:?}");
+        let first = "crates/a/src/lib.rs:1: `What a run is told.`: a comment that begins with What, How, Who …; \
+                     crate `a` has 2 of them, at most 1";
+        assert_eq!(found[0], first);
     }
 }

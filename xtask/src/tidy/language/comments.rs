@@ -117,9 +117,10 @@ mod tests {
         let text = "//! What it is\n//! for.\n//!\n//! What is not counted.\nfn f() {}\n/// Is it?\n/// ```\n/// told\n/// ```\n    // Goes on beside it.\n";
         let comments = read(text, &[]);
         assert_eq!((comments.lines, comments.paragraphs), (9, 2));
-        let counts = |place: &Place| (place.line, place.counts.named().map(|(_, count)| count));
-        let found: Vec<_> = comments.places.iter().map(counts).collect();
-        assert_eq!(found, [(1, [1, 0, 1, 0, 0]), (6, [0, 1, 0, 0, 0])]);
+        let head = LanguageCounts { heads: 1, private_words: 1, ..Default::default() };
+        let question = LanguageCounts { questions: 1, ..Default::default() };
+        let found = comments.places.iter().map(|place| (place.line, place.counts));
+        assert_eq!(found.collect::<Vec<_>>(), [(1, head), (6, question)]);
         let apart = read("// Goes on beside it.\n", &[]);
         assert_eq!(apart.places[0].counts.private_words, 2);
         assert!(read(text, &[1..=99]).places.is_empty());

@@ -1,10 +1,7 @@
 //! Counts of language, with their places.
 
-use serde::{Deserialize, Serialize};
-
-/// The counts of one crate. Lower counts mean plainer language.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// Counts of a place or a crate. Lower counts mean plainer language.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LanguageCounts {
     /// Comment paragraphs that begin with What, Who, Where, When, How, Which or Why.
     pub(super) heads: usize,
@@ -19,7 +16,7 @@ pub(crate) struct LanguageCounts {
 }
 
 /// The place of a count.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) line: usize,
     pub(super) counts: LanguageCounts,
@@ -38,27 +35,5 @@ impl LanguageCounts {
     /// Returns the weight of a place with these counts in the list of the worst.
     pub(super) const fn weight(self) -> usize {
         2 * self.heads + self.questions + self.private_words + self.participles + self.of_names
-    }
-
-    /// Returns the counts by name.
-    pub(super) const fn named(self) -> [(&'static str, usize); 5] {
-        [
-            ("heads", self.heads),
-            ("questions", self.questions),
-            ("private_words", self.private_words),
-            ("participles", self.participles),
-            ("of_names", self.of_names),
-        ]
-    }
-
-    /// Returns the lower of each count.
-    pub(super) fn lowest(self, other: Self) -> Self {
-        Self {
-            heads: self.heads.min(other.heads),
-            questions: self.questions.min(other.questions),
-            private_words: self.private_words.min(other.private_words),
-            participles: self.participles.min(other.participles),
-            of_names: self.of_names.min(other.of_names),
-        }
     }
 }
