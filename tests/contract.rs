@@ -9,6 +9,7 @@ mod defects;
 mod facts;
 mod format;
 mod headers;
+mod limited;
 mod listeners;
 mod memories;
 mod outputs;

@@ -49,10 +49,14 @@ pub enum Cannot {
     KeepState,
     /// Mark the result of a tool as a failure.
     MarkFailures,
+    /// Show an image of a person's message.
+    ShowImages,
     /// Show an image of a tool.
     ShowToolImages,
     /// Stop for this reason.
     Stop(StopReason),
+    /// Stream an answer. Trials then ask for whole answers alone.
+    Stream,
     /// Think aloud.
     Think,
 }
@@ -83,6 +87,12 @@ impl Wire {
     #[must_use]
     pub fn can(&self, what: Cannot) -> bool {
         !self.cannot.contains(&what)
+    }
+
+    /// Returns the values of `streamed` for which a trial asks: whole answers, and streamed ones if there are any.
+    pub fn stream_modes(&self) -> impl Iterator<Item = bool> + use<> {
+        let streams = self.can(Cannot::Stream);
+        [false, true].into_iter().filter(move |streamed| streams || !streamed)
     }
 
     /// Encodes an answer.

@@ -35,7 +35,7 @@ pub(super) async fn foreign_failures_are_what_their_status_says(wire: Wire) {
     ];
     for (status, code) in statuses {
         for (content_type, body) in bodies {
-            for streamed in [false, true] {
+            for streamed in wire.stream_modes() {
                 let at = format!("status {status}, `{body}` (streamed: {streamed})");
                 let (result, _) =
                     ask(&wire, Reply::new(status, content_type, body), streamed).await;
@@ -65,7 +65,7 @@ pub(super) async fn bodies_are_bounded(wire: Wire) {
 
 pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
     let wire = &wire;
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         for answer in [answer(wire), calls()] {
             let whole = wire.says(&answer, streamed);
             let length = whole.body.len();
@@ -87,7 +87,7 @@ pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
 
 pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
     let wire = &wire;
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         for status in [429, 500, 503] {
             let busy = || Reply::json(status, &json!({})).header("retry-after", "1");
             let server = Loopback::replying([busy(), busy(), busy()]);
@@ -113,7 +113,7 @@ pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
 pub(super) async fn a_dropped_call_closes_its_connection(wire: Wire) {
     let wire = &wire;
     let limit = Duration::from_secs(10);
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         let whole = wire.says(&answer(wire), streamed);
         for ending in [Ending::HangBeforeHead, Ending::HangAt(whole.body.len() / 2)] {
             let server = Loopback::replying([whole.clone().ending(ending)]);
@@ -134,7 +134,7 @@ pub(super) async fn a_dropped_call_closes_its_connection(wire: Wire) {
 pub(super) async fn what_breaks_may_be_tried_again(wire: Wire) {
     let wire = &wire;
     let limit = Duration::from_secs(20);
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         let whole = wire.says(&answer(wire), streamed);
         let half = whole.body.len() / 2;
         for (name, broken, timeouts) in [

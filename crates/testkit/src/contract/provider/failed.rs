@@ -32,7 +32,7 @@ pub(super) async fn failures_are_what_they_were(wire: Wire) {
         }
         let script = failing(kind, text);
         let expected = script.error.as_ref().map(ProviderError::from).expect("it fails");
-        for streamed in [false, true] {
+        for streamed in wire.stream_modes() {
             let reply = wire.says(&script, streamed);
             let status = reply.status;
             let (result, heard) = ask(wire, reply, streamed).await;
@@ -55,7 +55,7 @@ pub(super) async fn failures_are_what_they_were(wire: Wire) {
 /// Spec: R8
 pub(super) async fn tokens_of_a_failure_are_heard(wire: Wire) {
     let wire = &wire;
-    if !wire.can(Cannot::BillFailures) {
+    if !wire.can(Cannot::BillFailures) || !wire.can(Cannot::Stream) {
         return;
     }
     let failing = failing(ErrorKind::Transient, Some("half"));
@@ -82,7 +82,7 @@ pub(super) async fn no_error_shows_the_key(wire: Wire) {
     let statuses = [400, 401, 403, 404, 413, 429, 499, 500, 503, 529];
     replies.extend(statuses.map(|status| Reply::json(status, &whole)));
     for reply in replies {
-        for streamed in [false, true] {
+        for streamed in wire.stream_modes() {
             let at = format!("status {} (streamed: {streamed})", reply.status);
             let (result, _) = ask(wire, reply.clone(), streamed).await;
             let error = result.err().unwrap_or_else(|| panic!("a failure is no answer: {at}"));

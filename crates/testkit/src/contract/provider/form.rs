@@ -34,7 +34,7 @@ fn forms() -> [Value; 2] {
 pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
     for form in forms() {
         let text = JsonText::from_value(&form).expect("a form is JSON");
-        for streamed in [false, true] {
+        for streamed in wire.stream_modes() {
             let asked = hello().output(OutputSchema::new(text.clone()));
             let idle = (wire.provider)("http://127.0.0.1:9", patient());
             if idle.output_support(&asked) != OutputSupport::Prompt {

@@ -23,7 +23,7 @@ const MARK: &str = "@numbers@";
 pub(super) async fn numbers_in_arguments_keep_their_text(wire: Wire) {
     let wire = &wire;
     let written = format!(r#"{{"n":[{}]}}"#, NUMBERS.join(","));
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         let said = wire.ask(reply(wire, &written, streamed), streamed).await;
         let said = said.unwrap_or_else(|error| panic!("streamed: {streamed}: {error}"));
         assert_eq!(said.tool_calls[0].arguments.get(), written, "streamed: {streamed}");

@@ -11,7 +11,7 @@ use crate::wire::{Cannot, Wire};
 
 pub(super) async fn answers_arrive_whole(wire: Wire) {
     let wire = &wire;
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         for piece_bytes in [None, Some(1), Some(7)] {
             let at = format!("streamed: {streamed}, pieces of {piece_bytes:?} bytes");
             a_text_arrives(wire, streamed, piece_bytes, &at).await;
@@ -73,7 +73,7 @@ pub(super) async fn reasons_to_stop_are_what_they_were(wire: Wire) {
     ];
     for reason in reasons.into_iter().filter(|reason| wire.can(Cannot::Stop((*reason).clone()))) {
         let script = ScriptedAnswer::saying("so far").stop_reason(reason.clone());
-        for streamed in [false, true] {
+        for streamed in wire.stream_modes() {
             let at = format!("{reason:?} (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;
             let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -88,7 +88,7 @@ pub(super) async fn arguments_that_are_no_json_are_given_back(wire: Wire) {
     let wire = &wire;
     for written in [r#"{"city": "#, "<tool>é👍"] {
         let script = ScriptedAnswer::default().tool_calls([calling("call_1", json!(written))]);
-        for streamed in [false, true] {
+        for streamed in wire.stream_modes() {
             let at = format!("`{written}` (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;
             let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));

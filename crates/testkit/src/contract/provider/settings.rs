@@ -26,7 +26,7 @@ pub(super) async fn settings_are_sent_or_refused(wire: Wire) {
     let provider = (wire.provider)("http://127.0.0.1:9", patient());
     let without = provider.check_settings(&new());
     assert_eq!(without, Ok(()), "a provider refuses no settings that are not set");
-    for streamed in [false, true] {
+    for streamed in wire.stream_modes() {
         let plain = sent(&wire, new(), streamed).await;
         for (name, settings) in &settings {
             match provider.check_settings(settings) {
