@@ -15,6 +15,8 @@ use crate::{AcceptedLoss, LastFailure, Record, RunState, RunSummary, Terms, sess
 pub(crate) struct RowRules {
     /// Whether a copy starts with its original.
     pub(crate) keeps_start_in_forks: bool,
+    /// Whether time passes in an ended run.
+    pub(crate) counts_ended_time: bool,
 }
 
 impl RunSummary {
@@ -153,7 +155,7 @@ impl RunSummary {
         if self.state != RunState::Parked {
             self.parked = None;
         }
-        self.advance(event.at);
+        self.advance(event.at, rules);
     }
 
     /// Applies the next event after its text was erased, by the rules of a row.
@@ -171,7 +173,7 @@ impl RunSummary {
             "run.failed" => return self.end(RunState::Failed, record.at),
             _ => {}
         }
-        self.advance(record.at);
+        self.advance(record.at, rules);
     }
 
     /// Begins a copy now, in its own session and without a caller. The time of the copied events counts.
@@ -203,8 +205,11 @@ impl RunSummary {
         self.parked = None;
     }
 
-    /// Counts the time until an event.
-    fn advance(&mut self, at: Timestamp) {
+    /// Counts the time until an event. None passes in an ended run: a probe of its calls may come years later.
+    fn advance(&mut self, at: Timestamp, rules: RowRules) {
+        if !self.is_open() && !rules.counts_ended_time {
+            return;
+        }
         let (since, before) = self.reopened.unwrap_or((self.started_at, 0));
         let elapsed = u64::try_from(at.since(since).as_millis()).unwrap_or(u64::MAX);
         self.usage.wall_ms = elapsed.saturating_add(before);
@@ -260,7 +265,9 @@ fn later_failure_in(event: &Event) -> Option<LastFailure> {
 
 #[cfg(test)]
 mod tests {
-    use layer0::event::{Actor, Hash, RunFailed, RunForked, RunReopened, RunStarted, Warning};
+    use layer0::event::{
+        Actor, Hash, RunFailed, RunForked, RunReopened, RunStarted, ToolProbed, Verdict, Warning,
+    };
     use layer0::usage::Usage;
     use serde_json::json;
 
@@ -294,6 +301,19 @@ mod tests {
             }
         }
         summary
+    }
+
+    /// Spec: D5. The time between an end and a reopening does not count, also where a call is probed in it.
+    #[test]
+    fn late_probe_takes_no_time() {
+        let probed = ToolProbed::new("c1", Verdict::Unknown, None);
+        let mut kinds: Vec<(i64, EventKind)> =
+            vec![(0, started()), (10, failed(10)), (400_000, probed.into())];
+        assert_eq!(fold(kinds.clone(), &[]).usage.wall_ms, 10);
+        kinds.push((400_001, RunReopened::new("ops", None).into()));
+        assert_eq!(fold(kinds.clone(), &[]).usage.wall_ms, 10);
+        kinds.push((400_008, Warning::new("running").into()));
+        assert_eq!(fold(kinds, &[]).usage.wall_ms, 17);
     }
 
     /// Spec: D7, D13

@@ -83,8 +83,12 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
 }
 
 /// The rules of rows, the current ones first.
-const RULES: [RowRules; 2] =
-    [RowRules { keeps_start_in_forks: false }, RowRules { keeps_start_in_forks: true }];
+const RULES: [RowRules; 4] = [
+    RowRules { keeps_start_in_forks: false, counts_ended_time: false },
+    RowRules { keeps_start_in_forks: false, counts_ended_time: true },
+    RowRules { keeps_start_in_forks: true, counts_ended_time: false },
+    RowRules { keeps_start_in_forks: true, counts_ended_time: true },
+];
 
 /// The records of a run, to be compared with its row.
 struct RecordFold<'a> {
@@ -205,7 +209,7 @@ mod tests {
 
     use layer0::event::{
         Actor, HookAborted, ModelAttempted, OperatorReturned, RunFailed, RunForked, RunReopened,
-        RunStarted, Warning,
+        RunStarted, ToolProbed, Verdict, Warning,
     };
     use layer0::stop::Outcome;
     use layer0::usage::Usage;
@@ -419,5 +423,27 @@ mod tests {
         log.erase(&run, 2).await.unwrap();
         let verified = verify_run(&*log, &run).await.unwrap();
         assert_eq!((verified.erased, verified.summary.usage.wall_ms), (vec![2], 17));
+    }
+
+    /// Spec: D5, D13. Rows of earlier versions counted the time until a late probe.
+    #[tokio::test]
+    async fn earlier_rows_with_late_probes_verify() {
+        let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+        let mut usage = Usage::default();
+        usage.wall_ms = 10;
+        let failed = RunFailed::new("provider.timeout", vec!["x".into()], usage);
+        let probed = ToolProbed::new("c1", Verdict::Unknown, None);
+        let kinds = vec![(5, started()), (15, failed.into()), (4_005, probed.into())];
+        record(&log, &run, kinds).await;
+        let row = verify_run(&*log, &run).await.unwrap().summary;
+        assert_eq!(row.usage.wall_ms, 10);
+        for (wall_ms, is_sound) in [(4_000, true), (3_999, false)] {
+            let mut earlier = row.clone();
+            earlier.usage.wall_ms = wall_ms;
+            let other = MemoryLog::new();
+            let records = log.records(&run, 1).await.unwrap();
+            other.append(Batch::new(run.clone(), Claim::FIRST, records, earlier)).await.unwrap();
+            assert_eq!(verify_run(&other, &run).await.is_ok(), is_sound, "{wall_ms}");
+        }
     }
 }
