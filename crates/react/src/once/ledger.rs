@@ -12,7 +12,7 @@ use layer0::failure::Chain;
 use layer0::id::{CallId, RunId};
 use layer0::state::{Expected, Scope, StateWrite};
 use layer0::{JsonText, StateStore};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::outcome::{CallOutcome, outcome_in};
@@ -47,19 +47,22 @@ pub(super) struct OnceEntry {
 }
 
 /// The texts of a call, under the key of its entry in the scope of its run: they are removed with the run.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EntryTexts {
     /// The id of the call, by which the texts are erased with its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     call_id: Option<CallId>,
     /// The arguments, for a probe by another call.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "read_present")]
     arguments: Option<JsonText>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "read_present")]
     output: Option<JsonText>,
-    /// The output, where an older version wrote it as text to keep its numbers.
-    #[serde(skip_serializing)]
+    /// The arguments, if only their text fits into the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments_text: Option<String>,
+    /// The output, if only its text fits into the store. An older version wrote it so to keep its numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
 }
 
@@ -68,8 +71,18 @@ pub(super) struct EntryTexts {
 #[serde(default)]
 struct OlderTexts {
     arguments: Option<Value>,
+    #[serde(deserialize_with = "read_present")]
     output: Option<Value>,
     text: Option<String>,
+}
+
+/// Reads a value that is there; `null` is a value.
+fn read_present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,15 +126,36 @@ impl EntryTexts {
     /// Returns the answer of the call; `None` if it is unknown.
     pub(super) fn answer(&self) -> Option<JsonText> {
         match (&self.text, &self.output) {
-            (Some(text), _) => JsonText::parse(text).ok().or_else(|| Some(JsonText::string(text))),
+            (Some(text), _) => parse_text(text).or_else(|| Some(JsonText::string(text))),
             (None, output) => output.clone(),
         }
     }
 
     /// Returns the arguments of the call, if they were kept.
     pub(super) fn arguments(&self) -> Option<JsonText> {
-        self.arguments.clone()
+        self.arguments_text.as_deref().and_then(parse_text).or_else(|| self.arguments.clone())
     }
+
+    /// Returns the JSON to store. It is nested one level deeper than the texts: where that is too deep for a state
+    /// store, the texts become strings.
+    fn to_json(&self) -> Result<JsonText, serde_json::Error> {
+        let nested = JsonText::from_value(self).and_then(|json| JsonText::parse(json.get()));
+        nested.or_else(|_| JsonText::from_value(&self.flattened()))
+    }
+
+    fn flattened(&self) -> Self {
+        let text = |json: &JsonText| json.get().to_owned();
+        Self {
+            call_id: self.call_id.clone(),
+            arguments_text: self.arguments.as_ref().map(text),
+            text: self.output.as_ref().map(text),
+            ..Self::default()
+        }
+    }
+}
+
+fn parse_text(text: &str) -> Option<JsonText> {
+    serde_json::from_str(text).ok()
 }
 
 impl From<&OlderTexts> for EntryTexts {
@@ -130,6 +164,7 @@ impl From<&OlderTexts> for EntryTexts {
             call_id: None,
             arguments: older.arguments.as_ref().map(JsonText::from),
             output: older.output.as_ref().map(JsonText::from),
+            arguments_text: None,
             text: older.text.clone(),
         }
     }
@@ -247,8 +282,8 @@ impl OnceLedger {
         texts: &EntryTexts,
     ) -> Result<(), StateError> {
         let scope = Scope::Run(run.clone());
-        let texts = JsonText::from_value(texts)
-            .map_err(|error| StateError::Serialization(error.to_string()));
+        let texts = texts.to_json();
+        let texts = texts.map_err(|error| StateError::Serialization(error.to_string()));
         let written = match texts {
             Ok(texts) => self.store.write(StateWrite::new(scope, key, texts)).await,
             Err(error) => Err(error),
@@ -387,9 +422,8 @@ mod tests {
 
     use super::*;
 
-    /// Spec: T16, P12. A probe is given the arguments that the call had.
-    #[tokio::test]
-    async fn texts_keep_numbers_as_written() {
+    /// Writes a text as arguments and output of a call, and checks that both are read back.
+    async fn check_kept(text: &str) {
         let ledger = OnceLedger {
             store: Arc::new(MemoryStateStore::new()),
             log: None,
@@ -400,12 +434,33 @@ mod tests {
         let (run, call_id) = (RunId::from("run_1"), CallId::from("c"));
         let entry =
             OnceEntry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
-        let said =
-            JsonText::parse(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).unwrap();
+        let said = JsonText::parse(text).unwrap();
         let answered = EntryTexts::from_output(&entry.call_id, &ledger.redactor, said.clone());
         let texts = EntryTexts { arguments: Some(said.clone()), ..answered };
         ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
+        let stored = ledger.store.read(&Scope::Run(entry.run.clone()), "once/pay/a").await.unwrap();
+        assert_eq!(stored.unwrap().value.value()["call_id"], "c", "it is found by an erasure");
         let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
         assert_eq!((read.arguments(), read.answer()), (Some(said.clone()), Some(said)));
+    }
+
+    /// Spec: T16, P12. A probe is given the arguments that the call had.
+    #[tokio::test]
+    async fn texts_keep_numbers_as_written() {
+        check_kept(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).await;
+    }
+
+    /// Spec: T16. `null` is an answer.
+    #[tokio::test]
+    async fn texts_keep_null() {
+        check_kept("null").await;
+    }
+
+    /// Spec: T16, P12. The deepest answer that a tool may give is kept.
+    #[tokio::test]
+    async fn texts_keep_the_deepest_answer() {
+        for levels in [98, 99, 100] {
+            check_kept(&format!("{}1.10{}", "[".repeat(levels), "]".repeat(levels))).await;
+        }
     }
 }
