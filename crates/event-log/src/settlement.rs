@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// use backstop_event_log::Settlement;
 /// use serde_json::json;
 ///
-/// let settlement = Settlement::happened("ops").with_output(json!({ "payment": "p-7" }));
+/// let settlement = Settlement::call_happened("ops").with_output(json!({ "payment": "p-7" }));
 /// assert!(settlement.happened);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

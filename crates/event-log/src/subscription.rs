@@ -16,12 +16,12 @@ const PREFIX: &str = "sub_";
 /// Returns the id of a segment of a subscription: `sub_<name>.<number>`.
 ///
 /// ```
-/// use backstop_event_log::{segment_id, segment_of};
+/// use backstop_event_log::{parse_segment, segment_id};
 ///
 /// let segment = segment_id("tell ops", 3);
 /// assert_eq!(segment.as_str(), "sub_tell ops.3");
-/// assert_eq!(segment_of(&segment), Some(("tell ops", 3)));
-/// assert_eq!(segment_of(&"run_1".into()), None);
+/// assert_eq!(parse_segment(&segment), Some(("tell ops", 3)));
+/// assert_eq!(parse_segment(&"run_1".into()), None);
 /// ```
 #[must_use]
 pub fn segment_id(name: &str, number: u64) -> RunId {

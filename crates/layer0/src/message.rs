@@ -284,9 +284,9 @@ impl PartialEq for Transcript {
 /// ```
 /// use layer0::message::StopReason;
 ///
-/// assert_eq!(StopReason::named("max_tokens"), StopReason::MaxTokens);
-/// assert_eq!(StopReason::named("abducted").as_str(), "abducted");
-/// assert!(!StopReason::named("abducted").lets_calls_run());
+/// assert_eq!(StopReason::from_word("max_tokens"), StopReason::MaxTokens);
+/// assert_eq!(StopReason::from_word("abducted").as_str(), "abducted");
+/// assert!(!StopReason::from_word("abducted").lets_calls_run());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

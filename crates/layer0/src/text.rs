@@ -99,10 +99,10 @@ pub fn plain(value: &Value) -> String {
 /// Returns the message of a panic. Its payload is never dropped, because dropping it may panic too.
 ///
 /// ```
-/// use layer0::text::panicked;
+/// use layer0::text::panic_message;
 ///
 /// let panic = std::panic::catch_unwind(|| panic!("wild thing")).unwrap_err();
-/// assert_eq!(panicked(panic), "wild thing");
+/// assert_eq!(panic_message(panic), "wild thing");
 /// ```
 #[must_use]
 pub fn panic_message(panic: Box<dyn Any + Send>) -> String {

@@ -45,7 +45,7 @@ const DETAILS: [&str; 2] = ["get_error_detail", "get_tool_result"];
 /// // Another model is asked the same; what it asks the tool is answered from the record.
 /// let (_, events) = read_events(&*log, &run).await?;
 /// let other = ScriptedProvider::calling("look", json!({"at": "disk"}), "Make room.");
-/// let other = agent(other).tool(look()).recorded_tools(RecordedTools::of(&events)).build()?;
+/// let other = agent(other).tool(look()).recorded_tools(RecordedTools::from_events(&events)).build()?;
 /// assert_eq!(other.fork(ForkRequest::new(run, 1)).await?.text(), "Make room.");
 /// # Ok(())
 /// # }

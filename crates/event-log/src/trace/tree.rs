@@ -23,7 +23,7 @@ const INDENT: &str = "  ";
 /// use layer0::event::{Actor, Event, EventKind, OperatorDispatched, Warning};
 /// use layer0::usage::Allowance;
 ///
-/// let allowance = Box::new(Allowance::unlimited());
+/// let allowance = Box::new(Allowance::without_bounds());
 /// let dispatched = OperatorDispatched::new("hosts", "run_2", 1, "digest", allowance);
 /// let event = |run: &str, kind: EventKind| Event::new(run, 1, Timestamp::default(), Actor::Runtime, kind);
 ///

@@ -7,8 +7,8 @@ impl Code {
     /// use layer0::{Code, code};
     ///
     /// let code = Code::new(code::PROVIDER_TIMEOUT);
-    /// assert!(code.is_of("provider.timeout") && code.is_of("provider.*") && code.is_of("*"));
-    /// assert!(!code.is_of("provider"));
+    /// assert!(code.matches("provider.timeout") && code.matches("provider.*") && code.matches("*"));
+    /// assert!(!code.matches("provider"));
     /// ```
     #[must_use]
     pub fn matches(&self, wanted: &str) -> bool {

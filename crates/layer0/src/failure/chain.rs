@@ -56,7 +56,7 @@ impl fmt::Display for Chain<'_> {
 /// use layer0::failure::{Chain, ErrorText};
 ///
 /// let error = OrchError::from(OperatorError::Retryable("queue is full".into()));
-/// let kept = ErrorText::of(&error);
+/// let kept = ErrorText::from_error(&error);
 /// assert_eq!(Chain(&kept).to_string(), Chain(&error).to_string());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
