@@ -12,9 +12,10 @@ use layer0::failure::Chain;
 use layer0::id::{CallId, RunId};
 use layer0::state::{Expected, Scope, StateWrite};
 use layer0::{JsonText, StateStore};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use super::entry_texts::{EntryTexts, OlderTexts};
 use super::outcome::{CallOutcome, outcome_in};
 
 /// Delay between two checks of a call that another run makes.
@@ -46,45 +47,6 @@ pub(super) struct OnceEntry {
     texts: OlderTexts,
 }
 
-/// The texts of a call, under the key of its entry in the scope of its run: they are removed with the run.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct EntryTexts {
-    /// The id of the call, by which the texts are erased with its events.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call_id: Option<CallId>,
-    /// The arguments, for a probe by another call.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "read_present")]
-    arguments: Option<JsonText>,
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "read_present")]
-    output: Option<JsonText>,
-    /// The arguments, if only their text fits into the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments_text: Option<String>,
-    /// The output, if only its text fits into the store. An older version wrote it so to keep its numbers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<String>,
-}
-
-/// The texts of a call as an older version wrote them into the entry.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct OlderTexts {
-    arguments: Option<Value>,
-    #[serde(deserialize_with = "read_present")]
-    output: Option<Value>,
-    text: Option<String>,
-}
-
-/// Reads a value that is there; `null` is a value.
-fn read_present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EntryState {
@@ -113,60 +75,6 @@ impl OnceEntry {
 
     fn belongs_to(&self, context: &ToolContext) -> bool {
         self.run == context.run && self.call_id == context.call_id
-    }
-}
-
-impl EntryTexts {
-    /// Returns the texts of an answered call.
-    fn from_output(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
-        let output = Some(redactor.redact_held_json(output));
-        Self { call_id: Some(call.clone()), output, ..Self::default() }
-    }
-
-    /// Returns the answer of the call; `None` if it is unknown.
-    pub(super) fn answer(&self) -> Option<JsonText> {
-        match (&self.text, &self.output) {
-            (Some(text), _) => parse_text(text).or_else(|| Some(JsonText::string(text))),
-            (None, output) => output.clone(),
-        }
-    }
-
-    /// Returns the arguments of the call, if they were kept.
-    pub(super) fn arguments(&self) -> Option<JsonText> {
-        self.arguments_text.as_deref().and_then(parse_text).or_else(|| self.arguments.clone())
-    }
-
-    /// Returns the JSON to store. It is nested one level deeper than the texts: where that is too deep for a state
-    /// store, the texts become strings.
-    fn to_json(&self) -> Result<JsonText, serde_json::Error> {
-        let nested = JsonText::from_value(self).and_then(|json| JsonText::parse(json.get()));
-        nested.or_else(|_| JsonText::from_value(&self.flattened()))
-    }
-
-    fn flattened(&self) -> Self {
-        let text = |json: &JsonText| json.get().to_owned();
-        Self {
-            call_id: self.call_id.clone(),
-            arguments_text: self.arguments.as_ref().map(text),
-            text: self.output.as_ref().map(text),
-            ..Self::default()
-        }
-    }
-}
-
-fn parse_text(text: &str) -> Option<JsonText> {
-    serde_json::from_str(text).ok()
-}
-
-impl From<&OlderTexts> for EntryTexts {
-    fn from(older: &OlderTexts) -> Self {
-        Self {
-            call_id: None,
-            arguments: older.arguments.as_ref().map(JsonText::from),
-            output: older.output.as_ref().map(JsonText::from),
-            arguments_text: None,
-            text: older.text.clone(),
-        }
     }
 }
 
@@ -313,11 +221,8 @@ impl OnceLedger {
         let version =
             self.write(key, expected, &OnceEntry::new(context, EntryState::Begun)).await?;
         if self.keeps_arguments {
-            let texts = EntryTexts {
-                call_id: Some(context.call_id.clone()),
-                arguments: Some(self.redactor.redact_held_json(arguments.clone())),
-                ..EntryTexts::default()
-            };
+            let arguments = arguments.clone();
+            let texts = EntryTexts::from_arguments(&context.call_id, &self.redactor, arguments);
             if let Err(error) = self.write_texts(key, &context.run, &texts).await {
                 // They are only needed for a probe.
                 let (run, error) = (&context.run, Chain(&error));
@@ -436,12 +341,17 @@ mod tests {
             OnceEntry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
         let said = JsonText::parse(text).unwrap();
         let answered = EntryTexts::from_output(&entry.call_id, &ledger.redactor, said.clone());
-        let texts = EntryTexts { arguments: Some(said.clone()), ..answered };
-        ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
-        let stored = ledger.store.read(&Scope::Run(entry.run.clone()), "once/pay/a").await.unwrap();
-        assert_eq!(stored.unwrap().value.value()["call_id"], "c", "it is found by an erasure");
-        let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
-        assert_eq!((read.arguments(), read.answer()), (Some(said.clone()), Some(said)));
+        let begun = EntryTexts::from_arguments(&entry.call_id, &ledger.redactor, said.clone());
+        for (texts, is_answered) in [(begun, false), (answered, true)] {
+            ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
+            let scope = Scope::Run(entry.run.clone());
+            let stored = ledger.store.read(&scope, "once/pay/a").await.unwrap().unwrap();
+            assert_eq!(stored.value.value()["call_id"], "c", "it is found by an erasure");
+            let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
+            let texts =
+                if is_answered { (None, Some(said.clone())) } else { (Some(said.clone()), None) };
+            assert_eq!((read.arguments(), read.answer()), texts);
+        }
     }
 
     /// Spec: T16, P12. A probe is given the arguments that the call had.
