@@ -83,8 +83,8 @@ impl ToolResolved {
     }
 }
 
-/// Returns the output, unless it is `null`: a record has the same text for it as for none, and a run that is resumed
-/// would go on with another conversation.
+/// Returns the output, unless it is `null`: a record has the same text for it as for none, and a resumed run would
+/// continue with another conversation.
 fn without_null(output: Option<JsonText>) -> Option<JsonText> {
     output.filter(|output| output.get() != "null")
 }
