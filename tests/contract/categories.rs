@@ -8,7 +8,7 @@ use backstop::layer0::failure::{Failure, chain};
 use backstop::layer0::name::check_name;
 use backstop::layer0::orchestrator::UnknownOperator;
 use backstop::orchestrator::WorkflowRecordError;
-use backstop::react::{BuildError, DecideError, ResumeError};
+use backstop::react::{BuildError, DecideError, RequestError, ResumeError};
 use backstop::{
     AgentError, ApprovalNotFound, Error, HookError, OperatorNameError, PackError, ProviderError,
     ToolError,
@@ -129,4 +129,36 @@ fn categories_keep_facts() {
 fn packs_have_their_own_category() {
     fn converts<E: Into<Error>>() {}
     converts::<PackError>();
+}
+
+/// Spec: E6, E12. An error has one hint, whether it is asked itself or as a failure.
+#[test]
+fn hints_are_kept_as_failures() {
+    #[track_caller]
+    fn check(error: impl Into<Error>, hint: &str) {
+        let error = error.into();
+        let texts = (error.hint(), layer0::failure::hint(&error).into_owned());
+        assert_eq!(texts, (hint.to_owned(), hint.to_owned()), "{error:#}");
+    }
+    check(
+        HostError::Duplicate("alarm".into()),
+        "give every part a name of its own and a valid schema",
+    );
+    check(
+        backstop::Grants::parse(["fs:read:/a/***"]).unwrap_err(),
+        "write `kind:operation:pattern`, as in `fs:read:/data/**`",
+    );
+    check("run.faild".parse::<Pattern>().unwrap_err(), "did you mean `run.failed`?");
+    check(read_delivery_id("x").unwrap_err(), "take it from `Delivery::id`");
+    check(
+        OperatorNameError::Duplicate("a".into()),
+        "give every operator a name of its own and valid schemas",
+    );
+    check(
+        RedeliverError::UnknownBehavior("alarm".into()),
+        "register the behaviour before it is named",
+    );
+    check(ApprovalNotFound::new("apr_1".into()), "list what is open; an approval is decided once");
+    let session = layer0::name::check_session("").unwrap_err();
+    check(RequestError::from(session), "give it a short name, such as the number of a ticket");
 }

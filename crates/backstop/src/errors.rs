@@ -6,7 +6,6 @@ mod convert;
 use std::borrow::Cow;
 use std::fmt;
 
-use backstop_orchestrator::OperatorNameError;
 use backstop_react::PackError;
 use layer0::failure::{Chain, Facts, Failure};
 
@@ -112,59 +111,7 @@ impl Error {
     /// Returns how to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
-        let own = match self {
-            Self::Configuration(ConfigurationError::InvalidConfiguration { hint, .. }) => {
-                hint.clone()
-            }
-            Self::Configuration(ConfigurationError::InvalidCursor(_)) => {
-                Some("use `start`, `now`, or the text of a cursor that a feed gave".to_owned())
-            }
-            Self::Configuration(ConfigurationError::InvalidStartKey(_)) => {
-                Some("give a key of at most 256 bytes, for a task that can be recorded".to_owned())
-            }
-            Self::Configuration(ConfigurationError::InvalidStoreUrl(_)) => {
-                Some("use `sqlite:PATH`, `sqlite::memory:` or `postgres://…`".to_owned())
-            }
-            Self::Execution(ExecutionError::ApprovalNotFound(_)) => {
-                Some("list what is open; an approval is decided once".to_owned())
-            }
-            Self::Configuration(ConfigurationError::InvalidImage(_)) => {
-                Some("give a PNG, JPEG, GIF or WebP file of at most 20 MiB".to_owned())
-            }
-            Self::Execution(ExecutionError::Request(error)) => Some(error.hint().to_owned()),
-            Self::Registration(RegistrationError::Schema(_)) => {
-                Some("give a JSON Schema that a validator takes".to_owned())
-            }
-            Self::Pack(_) => Some("load each pack once, and rename what clashes".to_owned()),
-            Self::Pattern(InvalidPattern::Events(error)) => error.hint().map(ToOwned::to_owned),
-            Self::Pattern(InvalidPattern::Grant(_)) => {
-                Some("write `kind:operation:pattern`, as in `fs:read:/data/**`".to_owned())
-            }
-            Self::Registration(RegistrationError::ToolNotFound(missing)) => {
-                let nearest = missing.nearest.as_ref();
-                let meant = nearest.map(|name| format!("did you mean `{name}`?"));
-                Some(meant.unwrap_or_else(|| "add the tool to the agent first".to_owned()))
-            }
-            Self::Registration(RegistrationError::BehaviorNotFound { .. }) => {
-                Some("register the behaviour before it is named".to_owned())
-            }
-            Self::Registration(RegistrationError::Operator(error)) => match &**error {
-                OperatorNameError::Unknown { source, .. } => source.hint().map(Cow::into_owned),
-                _ => Some("give every operator a name of its own and valid schemas".to_owned()),
-            },
-            Self::Registration(RegistrationError::UnknownOperator(error)) => {
-                error.hint().map(Cow::into_owned)
-            }
-            Self::Registration(RegistrationError::Behavior(_) | RegistrationError::Part(_)) => {
-                Some("give every part a name of its own and a valid schema".to_owned())
-            }
-            Self::Registration(RegistrationError::Tool(_)) => {
-                Some("give every tool a name of its own and a valid JSON Schema".to_owned())
-            }
-            Self::Replay(ReplayError::Resume(error)) => error.hint().map(Cow::into_owned),
-            Self::Execution(_) | Self::Replay(_) | Self::Storage(_) => None,
-        };
-        own.unwrap_or_else(|| layer0::failure::hint(self).into_owned())
+        layer0::failure::hint(self).into_owned()
     }
 
     /// Returns the error of the category.

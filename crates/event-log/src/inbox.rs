@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use layer0::event::Cause;
 use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::watches::{KeyedWatches, Watch};
 use crate::{Decision, Settlement};
@@ -133,7 +133,7 @@ struct RowData {
     arguments: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data: Option<JsonText>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_present")]
     signal: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     call: Option<CallId>,
@@ -143,6 +143,11 @@ struct RowData {
     output: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cause: Option<Box<Cause>>,
+}
+
+/// Reads a value that is there: the data of a signal is often `null`.
+fn read_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JsonText>, D::Error> {
+    JsonText::deserialize(deserializer).map(Some)
 }
 
 impl InboxRequest {
@@ -291,6 +296,12 @@ mod tests {
                 name: "look".into(),
                 data: JsonText::parse(r#"{"at":[1]}"#).unwrap(),
                 cause: Some(Box::new(Cause::new("tell", "run_0", 3, 1))),
+            },
+            InboxRequest::Signal {
+                run: run.clone(),
+                name: "cancel".into(),
+                data: JsonText::default(),
+                cause: None,
             },
         ] {
             let approval = Some("apr_1".into());

@@ -19,6 +19,7 @@ mod error;
 mod escape;
 mod feed;
 mod filter;
+mod fold;
 mod follow;
 mod inbox;
 mod inbox_reader;

@@ -16,7 +16,7 @@ const PREFIX: &str = "sub_";
 /// Returns the id of a segment of a subscription: `sub_<name>.<number>`.
 ///
 /// ```
-/// use backstop_event_log::{segment_id, parse_segment};
+/// use backstop_event_log::{parse_segment, segment_id};
 ///
 /// let segment = segment_id("tell ops", 3);
 /// assert_eq!(segment.as_str(), "sub_tell ops.3");

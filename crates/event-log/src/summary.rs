@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, LostTail, WaitFor};
+use layer0::event::{AgentRecord, Cause, Event, EventKind, Hash, LostTail};
 use layer0::id::{RunId, SessionId};
-use layer0::operator::Signal;
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
@@ -318,211 +317,16 @@ impl RunSummary {
         }
     }
 
-    fn accept_loss(&mut self, lost: Option<LostTail>) {
-        if let Some(tail) = lost {
-            let count = self.losses().saturating_add(1);
-            self.accepted_loss = Some(Box::new(AcceptedLoss { tail, count }));
-        }
-    }
-
     /// Returns the number of losses of events that a person accepted.
     #[must_use]
     pub fn losses(&self) -> u32 {
         self.accepted_loss.as_ref().map_or(0, |loss| loss.count)
-    }
-
-    /// Applies the next event.
-    pub fn apply(&mut self, event: &Event) {
-        self.last_seq = event.seq;
-        self.head = event.hash;
-        self.salted = event.salt.is_some();
-        if let Some(failure) = failure_in(event).or_else(|| later_failure_in(event)) {
-            self.last_failure = Some(failure);
-        }
-        if let Some(cause) = event.kind.cause() {
-            let too_many = (self.causes.len() + 1).saturating_sub(Self::MAX_CAUSES);
-            self.causes.drain(..too_many);
-            self.causes.push((event.seq, event.at, cause.clone()));
-        }
-        match &event.kind {
-            EventKind::RunStarted(started) => {
-                self.session = started.session.clone();
-                self.key_id.clone_from(&started.key_id);
-                self.parent.clone_from(&started.parent);
-                self.branch_of.clone_from(&started.branch_of);
-                self.labels = Arc::clone(&started.labels);
-                self.follows = started.follows.as_ref().map(|follows| follows.run.clone());
-                let before = started.follows.as_ref().map_or(0, |follows| follows.messages);
-                let brought = u64::try_from(started.history.len()).unwrap_or(u64::MAX);
-                self.messages = before + brought + 1;
-                self.agent = Arc::clone(&started.agent.name);
-                self.started_at = event.at;
-                self.terms = Terms::new(started.agent.definition.clone());
-                if started.agent.is_workflow() {
-                    // A workflow makes no model calls itself.
-                    self.usage = Usage::free();
-                }
-            }
-            EventKind::SubscriptionOpened(opened) => {
-                self.agent = Arc::clone(&opened.name);
-                self.key_id.clone_from(&opened.key_id);
-                (self.started_at, self.usage) = (event.at, Usage::free());
-            }
-            EventKind::ErrorStored(_) => self.errors = self.errors.saturating_add(1),
-            EventKind::ModelRequested(requested) => {
-                self.usage.model_calls = requested.call.saturating_add(self.dispatched_model_calls);
-            }
-            EventKind::ModelAttempted(attempted) => {
-                self.usage.model_attempts = self.usage.model_attempts.saturating_add(1);
-                self.usage.add_tokens(attempted.usage.unwrap_or_default());
-                self.usage.estimated |= attempted.usage_estimated;
-                if let Some(cost) = attempted.cost_nanousd {
-                    self.usage.add_cost(cost);
-                }
-            }
-            // The runtime's retry of a tool starts it once more.
-            EventKind::ToolRequested(_) | EventKind::ToolAttempted(_) => self.count_executions(1),
-            EventKind::OperatorReturned(returned) => {
-                (self.state, self.outcome) = (RunState::Running, None);
-                self.usage.add_dispatched(&returned.usage);
-                let calls = returned.usage.model_calls;
-                self.dispatched_model_calls = self.dispatched_model_calls.saturating_add(calls);
-            }
-            EventKind::ModelResponded(responded) if responded.is_said() => self.messages += 1,
-            EventKind::ToolResponded(_) => self.messages += 1,
-            EventKind::RunWaiting(waiting) if waiting.r#for == WaitFor::Approval => {
-                self.state = RunState::WaitingApproval;
-                self.outcome = Some(Outcome::WaitingApproval);
-            }
-            EventKind::RunParked(parked) => {
-                self.state = RunState::Parked;
-                self.outcome = Some(Outcome::WaitingApproval);
-                self.parked = Some((event.at, parked.until));
-            }
-            // A copy begins now, in its own session, and has no caller. The time of the copied events counts.
-            EventKind::RunForked(_) => {
-                self.started_at = event.at;
-                self.reopened = Some((event.at, self.usage.wall_ms));
-                self.session = session_of_fork(&self.run);
-                (self.parent, self.follows, self.branch_of) = (None, None, None);
-                (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
-                self.finished_at = None;
-            }
-            EventKind::RunReopened(reopened) => {
-                (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
-                self.finished_at = None;
-                self.reopens = self.reopens.saturating_add(1);
-                self.accept_loss(reopened.lost_tail);
-                self.messages += u64::from(reopened.message.is_some());
-                // The time between the end and the reopening does not count.
-                self.reopened = Some((event.at, self.usage.wall_ms));
-                if let Some(more) = &reopened.budget {
-                    let raised = self.raised.as_deref().copied().unwrap_or_default();
-                    self.raised = Some(Box::new(raised.and(more)));
-                }
-            }
-            EventKind::RunRecovered(recovered) => {
-                (self.state, self.outcome) = (RunState::Running, None);
-                let attempts = self.usage.model_attempts.saturating_add(recovered.models);
-                self.usage.model_attempts = attempts;
-                self.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
-            }
-            EventKind::RunResumed(resumed) => {
-                (self.state, self.outcome) = (RunState::Running, None);
-                if let Some(agent) = &resumed.agent {
-                    self.terms = Terms::new(agent.definition.clone());
-                }
-                self.accept_loss(resumed.lost_tail);
-            }
-            // The run waits for nothing any more, and ends.
-            EventKind::SignalReceived(signal) if &*signal.name == Signal::CANCEL => {
-                (self.state, self.outcome) = (RunState::Running, None);
-            }
-            EventKind::OperatorDispatched(_)
-            | EventKind::OperatorWaiting(_)
-            | EventKind::BudgetGranted(_)
-            | EventKind::ApprovalGranted(_)
-            | EventKind::ApprovalDenied(_) => {
-                self.state = RunState::Running;
-                self.outcome = None;
-            }
-            // A person's settlement may come when the run has ended or has no process, so that the run's time does not
-            // pass.
-            EventKind::ToolResolved(_) => return,
-            EventKind::RunFinished(finished) => {
-                self.state = RunState::Finished;
-                self.outcome = Some(finished.outcome);
-                self.reason.clone_from(&finished.reason);
-                self.finished_at = Some(event.at);
-                self.usage = finished.usage;
-                self.parked = None;
-                return;
-            }
-            EventKind::RunFailed(failed) => {
-                self.state = RunState::Failed;
-                self.outcome = Some(Outcome::Failed);
-                self.reason = Some(failed.reason.clone());
-                self.finished_at = Some(event.at);
-                self.usage = failed.usage;
-                self.parked = None;
-                return;
-            }
-            _ => {}
-        }
-        if self.state != RunState::Parked {
-            self.parked = None;
-        }
-        let (since, before) = self.reopened.unwrap_or((self.started_at, 0));
-        let elapsed = u64::try_from(event.at.since(since).as_millis()).unwrap_or(u64::MAX);
-        self.usage.wall_ms = elapsed.saturating_add(before);
-    }
-}
-
-impl RunSummary {
-    fn count_executions(&mut self, count: u32) {
-        self.usage.tool_calls = self.usage.tool_calls.saturating_add(count);
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-/// Returns the last failure as in rows from before they counted child runs and hooks that stop a run.
-pub(crate) fn last_failure_before(events: &[Event]) -> Option<LastFailure> {
-    events.iter().rev().find_map(failure_in)
-}
-
-/// Returns the failure that an event records.
-fn failure_in(event: &Event) -> Option<LastFailure> {
-    let code = match &event.kind {
-        EventKind::ModelAttempted(attempted) => attempted.code.as_ref(),
-        EventKind::ModelFailed(failed) => Some(&failed.reason),
-        EventKind::ToolAttempted(attempted) => Some(&attempted.reason),
-        EventKind::ToolResponded(answer) => answer.error.as_ref().map(|error| &error.reason),
-        EventKind::HookFailed(failed) => Some(&failed.reason),
-        EventKind::MemoryDegraded(degraded) => Some(&degraded.reason),
-        EventKind::ErrorStoreDegraded(degraded) => Some(&degraded.reason),
-        EventKind::BudgetExhausted(exhausted) => Some(&exhausted.reason),
-        EventKind::GuardTripped(tripped) => Some(&tripped.reason),
-        EventKind::RunFailed(failed) => Some(&failed.reason),
-        EventKind::BehaviorFailed(failed) => Some(&failed.reason),
-        _ => None,
-    };
-    Some(LastFailure::new(event.seq, code?.clone()))
-}
-
-/// Returns the failure that an event records and that rows of earlier versions did not count.
-fn later_failure_in(event: &Event) -> Option<LastFailure> {
-    let code = match &event.kind {
-        EventKind::HookAborted(aborted) => Some(&aborted.reason),
-        EventKind::OperatorReturned(returned) if returned.outcome == Outcome::Failed => {
-            returned.reason.as_ref()
-        }
-        _ => None,
-    };
-    Some(LastFailure::new(event.seq, code?.clone()))
 }
 
 #[cfg(test)]

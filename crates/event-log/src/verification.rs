@@ -6,8 +6,8 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use self::left::LostParts;
+use crate::fold::{RowRules, last_failure_before};
 use crate::log::{EventLog, read_verified_records};
-use crate::summary::last_failure_before;
 use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
 /// The result of a successful verification.
@@ -73,30 +73,59 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
         },
         _ => UncheckedParts::default(),
     };
-    let mut folded = RunSummary::new(run.clone());
-    events.iter().for_each(|event| folded.apply(event));
-    if says_no_version(&events) {
-        // Rows of such records do not count these parts.
-        (folded.messages, folded.dispatched_model_calls) =
-            (summary.messages, summary.dispatched_model_calls);
-        folded.usage.cost_usd = summary.usage.cost_usd;
-    }
-    if began_with_original(&events, &summary) {
-        (folded.started_at, folded.reopened) = (summary.started_at, summary.reopened);
-        folded.usage.wall_ms = summary.usage.wall_ms;
-    }
-    let lost = LostParts::without(&erased);
-    lost.complete(&mut folded, &summary);
-    let is_sound = folded == summary || {
-        folded.last_failure = last_failure_before(&events);
-        lost.complete(&mut folded, &summary);
-        folded == summary
-    };
-    let erased = erased.iter().map(|record| record.seq).collect();
-    if is_sound {
+    let fold = RecordFold { records: &records, events: &events, lost: LostParts::without(&erased) };
+    if RULES.into_iter().any(|rules| fold.matches(&summary, rules)) {
+        let erased = erased.iter().map(|record| record.seq).collect();
         Ok(Verified { summary, erased, unchecked })
     } else {
         Err(LogError::tampered_event(summary.last_seq, "the summary is not what the events say"))
+    }
+}
+
+/// The rules of rows, the current ones first.
+const RULES: [RowRules; 4] = [
+    RowRules { keeps_start_in_forks: false, counts_ended_time: false },
+    RowRules { keeps_start_in_forks: false, counts_ended_time: true },
+    RowRules { keeps_start_in_forks: true, counts_ended_time: false },
+    RowRules { keeps_start_in_forks: true, counts_ended_time: true },
+];
+
+/// The records of a run, to be compared with its row.
+struct RecordFold<'a> {
+    records: &'a [Record],
+    /// The events without the erased ones.
+    events: &'a [Event],
+    lost: LostParts,
+}
+
+impl RecordFold<'_> {
+    /// Returns whether the row is the fold of the records by these rules, except the parts that erased events change.
+    fn matches(&self, row: &RunSummary, rules: RowRules) -> bool {
+        let mut folded = self.fold(row, rules);
+        self.lost.complete(&mut folded, row);
+        folded == *row || {
+            folded.last_failure = last_failure_before(self.events);
+            self.lost.complete(&mut folded, row);
+            folded == *row
+        }
+    }
+
+    fn fold(&self, row: &RunSummary, rules: RowRules) -> RunSummary {
+        let mut folded = RunSummary::new(row.run.clone());
+        let mut events = self.events.iter().peekable();
+        for record in self.records {
+            match events.next_if(|event| event.seq == record.seq) {
+                Some(event) => folded.apply_by(event, rules),
+                None => folded.apply_erased_by(record, rules),
+            }
+        }
+        if says_no_version(self.events) {
+            // Rows of such records do not count these parts.
+            (folded.messages, folded.dispatched_model_calls) =
+                (row.messages, row.dispatched_model_calls);
+            folded.usage.cost_usd = row.usage.cost_usd;
+        }
+        folded
     }
 }
 
@@ -174,18 +203,13 @@ fn says_no_version(events: &[Event]) -> bool {
     }
 }
 
-/// Returns whether the row of a copy has the start of the original, as rows of earlier versions had.
-fn began_with_original(events: &[Event], row: &RunSummary) -> bool {
-    let is_copy = events.iter().any(|event| matches!(event.kind, EventKind::RunForked(_)));
-    is_copy && events.first().is_some_and(|first| first.at == row.started_at)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use layer0::event::{
-        Actor, HookAborted, ModelAttempted, OperatorReturned, RunForked, RunStarted,
+        Actor, HookAborted, ModelAttempted, OperatorReturned, RunFailed, RunForked, RunReopened,
+        RunStarted, ToolProbed, Verdict, Warning,
     };
     use layer0::stop::Outcome;
     use layer0::usage::Usage;
@@ -321,11 +345,105 @@ mod tests {
         earlier.usage.wall_ms = 4_995;
         let mut changed = summary;
         changed.started_at = Timestamp::from_millis(6);
-        for (row, is_sound) in [(earlier, true), (changed, false)] {
+        let (mut longer, mut reopened) = (earlier.clone(), earlier.clone());
+        longer.usage.wall_ms = 9_000;
+        reopened.reopened = Some((Timestamp::from_millis(5_000), 7));
+        let rows = [(earlier, true), (changed, false), (longer, false), (reopened, false)];
+        for (row, is_sound) in rows {
             let other = MemoryLog::new();
             let batch = Batch::new(run.clone(), Claim::FIRST, records.clone(), row).importing();
             other.append(batch).await.unwrap();
             assert_eq!(verify_run(&other, &run).await.is_ok(), is_sound);
+        }
+    }
+
+    /// Stages and commits events with their times.
+    async fn record(log: &Arc<MemoryLog>, run: &RunId, kinds: Vec<(i64, EventKind)>) {
+        let mut writer = RunWriter::new(Arc::clone(log) as Arc<dyn EventLog>, run.clone());
+        for (at, kind) in kinds {
+            let at = Timestamp::from_millis(at);
+            writer.stage(&Seed::new("test"), at, Actor::Runtime, None, kind);
+        }
+        writer.commit().await.unwrap();
+    }
+
+    /// Spec: D7, D13, S12. A text may be erased from a copy, also the last one that it copied.
+    #[tokio::test]
+    async fn copy_without_its_last_text_verifies() {
+        let warning = |text| EventKind::from(Warning::new(text));
+        let forked = RunForked::new("run_2", "s", "run_1", 2);
+        for erased in 1..=4 {
+            let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_2"));
+            let kinds = vec![
+                (5, started()),
+                (50, warning("private")),
+                (5_000, forked.clone().into()),
+                (5_010, warning("later")),
+            ];
+            record(&log, &run, kinds).await;
+            assert!(verify_run(&*log, &run).await.is_ok());
+            log.erase(&run, erased).await.unwrap();
+            let verified = verify_run(&*log, &run).await;
+            assert_eq!(verified.unwrap().erased, [erased]);
+        }
+    }
+
+    /// Spec: D13. The time of a run is known without its erased events.
+    #[tokio::test]
+    async fn changed_time_is_found_after_an_erasure() {
+        for erased in [1, 2] {
+            let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+            let private = Warning::new("private").into();
+            record(&log, &run, vec![(5, started()), (50, private)]).await;
+            log.erase(&run, erased).await.unwrap();
+            let mut row = verify_run(&*log, &run).await.unwrap().summary;
+            row.usage.wall_ms += 1;
+            let other = MemoryLog::new();
+            let records = log.records(&run, 1).await.unwrap();
+            other.append(Batch::new(run.clone(), Claim::FIRST, records, row)).await.unwrap();
+            let found = verify_run(&other, &run).await;
+            assert!(matches!(found, Err(LogError::Tampered { seq: 2, .. })), "{erased}: {found:?}");
+        }
+    }
+
+    /// Spec: D12, D13. The usage at an erased end is unknown.
+    #[tokio::test]
+    async fn reopened_run_without_its_end_verifies() {
+        let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+        let mut usage = Usage::default();
+        (usage.wall_ms, usage.tool_calls) = (7, 3);
+        let failed = RunFailed::new("provider.timeout", vec!["private".into()], usage);
+        let kinds = vec![
+            (5, started()),
+            (15, failed.into()),
+            (4_000, RunReopened::new("ops", None).into()),
+            (4_010, Warning::new("running").into()),
+        ];
+        record(&log, &run, kinds).await;
+        log.erase(&run, 2).await.unwrap();
+        let verified = verify_run(&*log, &run).await.unwrap();
+        assert_eq!((verified.erased, verified.summary.usage.wall_ms), (vec![2], 17));
+    }
+
+    /// Spec: D5, D13. Rows of earlier versions counted the time until a late probe.
+    #[tokio::test]
+    async fn earlier_rows_with_late_probes_verify() {
+        let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+        let mut usage = Usage::default();
+        usage.wall_ms = 10;
+        let failed = RunFailed::new("provider.timeout", vec!["x".into()], usage);
+        let probed = ToolProbed::new("c1", Verdict::Unknown, None);
+        let kinds = vec![(5, started()), (15, failed.into()), (4_005, probed.into())];
+        record(&log, &run, kinds).await;
+        let row = verify_run(&*log, &run).await.unwrap().summary;
+        assert_eq!(row.usage.wall_ms, 10);
+        for (wall_ms, is_sound) in [(4_000, true), (3_999, false)] {
+            let mut earlier = row.clone();
+            earlier.usage.wall_ms = wall_ms;
+            let other = MemoryLog::new();
+            let records = log.records(&run, 1).await.unwrap();
+            other.append(Batch::new(run.clone(), Claim::FIRST, records, earlier)).await.unwrap();
+            assert_eq!(verify_run(&other, &run).await.is_ok(), is_sound, "{wall_ms}");
         }
     }
 }

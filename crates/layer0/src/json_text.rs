@@ -192,7 +192,7 @@ pub fn read_value(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// Drops a value level by level, because its own drop recurses.
-fn take_apart(value: Value) {
+pub(crate) fn take_apart(value: Value) {
     let mut left = vec![value];
     while let Some(value) = left.pop() {
         match value {

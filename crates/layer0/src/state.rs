@@ -2,6 +2,7 @@
 
 mod add;
 mod scope;
+mod value;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::time::Timestamp;
 
 pub use add::{Added, StateAdd};
 pub use scope::{InvalidScope, Scope};
+pub use value::StateValue;
 
 /// Maximum number of attempts in the default implementation of [`StateStore::add`].
 const MAX_TRIES: u32 = 1_000;
@@ -95,8 +97,8 @@ pub struct StateWrite {
     pub scope: Scope,
     /// The key.
     pub key: String,
-    /// The value, with its numbers as they were written.
-    pub value: JsonText,
+    /// The value.
+    pub value: StateValue,
     /// The condition on the stored value.
     pub expected: Expected,
     /// The time after which the value expires; never if `None`.
@@ -105,9 +107,8 @@ pub struct StateWrite {
 
 impl StateWrite {
     /// Creates a write without a condition, of a value that does not expire. A number that a `serde_json::Value` cannot
-    /// hold is given as text: [`JsonText::parse`]. A `Value` that is nested deeper than 100 levels becomes a string, as in every
-    /// [`JsonText`]; [`JsonText::from_value`] fails instead.
-    pub fn new(scope: Scope, key: impl Into<String>, value: impl Into<JsonText>) -> Self {
+    /// hold is given as text: [`JsonText::parse`]. Stores refuse a value that is nested deeper than 100 levels.
+    pub fn new(scope: Scope, key: impl Into<String>, value: impl Into<StateValue>) -> Self {
         let (key, value) = (key.into(), value.into());
         Self { scope, key, value, expected: Expected::Any, expires_after: None }
     }
@@ -233,7 +234,8 @@ pub trait StateStore: Send + Sync {
     /// # Errors
     ///
     /// [`StateError::Conflict`] with the stored version if it does not meet the condition: then nothing was written;
-    /// [`StateError::TooLarge`], [`StateError::InvalidKey`], [`StateError::WriteFailed`].
+    /// [`StateError::TooLarge`], [`StateError::InvalidKey`], [`StateError::Serialization`] for a value that is nested
+    /// deeper than 100 levels, [`StateError::WriteFailed`].
     ///
     /// # Cancel safety
     ///
@@ -337,7 +339,7 @@ where
             Ok(write) => write,
             Err(found) => return Ok(Added::Refused(found)),
         };
-        let sum = whole_number(&write.value)?;
+        let sum = whole_number(write.value.text()?)?;
         match store.write(write).await {
             Err(StateError::Conflict { .. }) if tries_left > 0 => tries_left -= 1,
             written => return written.map(|_| Added::Done(sum)),

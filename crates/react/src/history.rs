@@ -1,5 +1,6 @@
 //! Earlier messages from the caller.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -194,6 +195,10 @@ impl Failure for RequestError {
             | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::TooDeep { .. } => Facts::never(code::ORCH_DEPTH, Effect::None),
         }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(self.hint().into())
     }
 }
 

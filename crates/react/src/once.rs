@@ -1,5 +1,6 @@
 //! Tools whose calls are made once across runs.
 
+mod entry_texts;
 mod ledger;
 mod outcome;
 

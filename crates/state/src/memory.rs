@@ -181,7 +181,7 @@ impl StateStore for MemoryStateStore {
             Ok(write) => write,
             Err(found) => return Ok(Added::Refused(found)),
         };
-        let sum = write.value.read().unwrap_or_default();
+        let sum = write.value.text()?.read().unwrap_or_default();
         self.write_to(&mut kept, write, now).map(|_| Added::Done(sum))
     }
 

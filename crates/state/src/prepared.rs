@@ -40,13 +40,13 @@ impl PreparedWrite {
     /// # Errors
     ///
     /// [`StateError::InvalidKey`], also for a scope or key that [`check_identity`] refuses; [`StateError::TooLarge`];
-    /// [`StateError::Serialization`] for a value that is nested too deeply to be parsed again.
+    /// [`StateError::Serialization`] for a value that is nested deeper than 100 levels.
     pub fn new(write: StateWrite, redactor: &Redactor, now: Timestamp) -> Result<Self, StateError> {
         let StateWrite { scope, key, value, expected, expires_after, .. } = write;
         check_key(&key)?;
         check_identity(&scope, &key, redactor)?;
         // A recorded text may be nested deeper than one that is taken from outside.
-        let value = JsonText::parse(value.get())
+        let value = JsonText::parse(value.text()?.get())
             .map_err(|error| StateError::Serialization(error.to_string()))?;
         let value = redact(&value, redactor);
         let bytes = value.get().len();

@@ -59,7 +59,7 @@ impl StateStore for RedactedStateStore {
 
     async fn write(&self, mut write: StateWrite) -> Result<u64, StateError> {
         check_identity(&write.scope, &write.key, &self.redactor)?;
-        write.value = redact(&write.value, &self.redactor);
+        write.value = redact(write.value.text()?, &self.redactor).into();
         self.store.write(write).await
     }
 

@@ -96,13 +96,15 @@ impl SqliteLog {
         let mut is_erased = false;
         for record in &records {
             match record.decode(&run) {
-                Err(LogError::Erased { .. }) => is_erased = true,
+                Err(LogError::Erased { .. }) => {
+                    is_erased = true;
+                    summary.apply_erased(record);
+                }
                 event => summary.apply(&event.map_err(unreadable)?),
             }
         }
         if is_erased {
             // The columns of the row replace the erased events.
-            (summary.last_seq, summary.head) = (left.last_seq, left.head);
             (summary.session, summary.started_at) = (left.session, left.started_at);
             summary.state = decode_state(row)?;
         }

@@ -41,6 +41,7 @@ super::defects! {
     ErasesForAWriter => erases_nothing_it_cannot,
     ErasesNothing => erases_what_an_event_says,
     ErasesTheHash => verifies_what_was_erased,
+    ErasesTheTime => verifies_a_copy_without_its_last_text,
     ErasesUnknowingly => names_the_runs_that_hold_a_copy,
     EpochStays => raises_the_epoch_with_each_claim,
     FailsForAnUnknownRun => has_nothing_of_a_run_it_was_not_given,
@@ -194,6 +195,7 @@ impl Defective {
                 text.truncate(text.floor_char_boundary(1_000));
             }),
             D::ErasesTheHash if record.payload.text().is_none() => record.hash = Hash::default(),
+            D::ErasesTheTime if record.payload.text().is_none() => record.at = Timestamp::default(),
             D::LosesCausedBy => record.caused_by = None,
             D::LosesTheActor => record.actor = Actor::Runtime,
             D::ReplacesControlCharacters => change(&mut record, |text| {

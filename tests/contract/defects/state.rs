@@ -163,6 +163,7 @@ impl Defective {
         if matches!(self.defect, D::TakesDeepValues | D::TakesLargeValues | D::KeepsSecrets) {
             given.value = json!("as it is").into();
         }
+        let value = value.text()?.clone();
         if let (D::CutsLongValues, Some(text)) = (self.defect, value.as_string())
             && text.len() > 10_000
         {
@@ -275,7 +276,7 @@ impl StateStore for Defective {
                 Ok(write) => write,
                 Err(found) => return Ok(Added::Refused(found)),
             };
-            let sum = write.value.read().unwrap();
+            let sum = write.value.text()?.read().unwrap();
             if matches!(self.defect, D::AddsInTwoSteps | D::AddsToAnything) {
                 write.expected = Expected::Any;
                 tokio::task::yield_now().await;

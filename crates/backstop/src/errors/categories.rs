@@ -78,6 +78,21 @@ impl Failure for ConfigurationError {
             | Self::InvalidStoreUrl(_) => Facts::never(code::INPUT_INVALID, Effect::None),
         }
     }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::InvalidConfiguration { hint, .. } => return hint.as_deref().map(Cow::Borrowed),
+            Self::InvalidCursor(_) => {
+                "use `start`, `now`, or the text of a cursor that a feed gave"
+            }
+            Self::InvalidImage(_) => "give a PNG, JPEG, GIF or WebP file of at most 20 MiB",
+            Self::InvalidStartKey(_) => {
+                "give a key of at most 256 bytes, for a task that can be recorded"
+            }
+            Self::InvalidStoreUrl(_) => "use `sqlite:PATH`, `sqlite::memory:` or `postgres://…`",
+        };
+        Some(hint.into())
+    }
 }
 
 /// A failed operation.
@@ -147,7 +162,12 @@ impl Failure for ExecutionError {
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {
-        self.inner().hint()
+        match self {
+            Self::ApprovalNotFound(_) => {
+                Some("list what is open; an approval is decided once".into())
+            }
+            _ => self.inner().hint(),
+        }
     }
 }
 
@@ -171,6 +191,15 @@ impl Failure for InvalidPattern {
     fn facts(&self) -> Facts {
         match self {
             Self::Events(_) | Self::Grant(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Events(error) => Failure::hint(&**error),
+            Self::Grant(_) => {
+                Some("write `kind:operation:pattern`, as in `fs:read:/data/**`".into())
+            }
         }
     }
 }
@@ -237,6 +266,27 @@ impl Failure for RegistrationError {
             | Self::ToolNotFound(_)
             | Self::UnknownOperator(_) => Facts::never(code::INPUT_INVALID, Effect::None),
         }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Behavior(_) | Self::Part(_) => {
+                "give every part a name of its own and a valid schema"
+            }
+            Self::BehaviorNotFound { .. } => "register the behaviour before it is named",
+            Self::Operator(error) => match &**error {
+                OperatorNameError::Unknown { source, .. } => return source.hint(),
+                _ => "give every operator a name of its own and valid schemas",
+            },
+            Self::Schema(_) => "give a JSON Schema that a validator takes",
+            Self::Tool(_) => "give every tool a name of its own and a valid JSON Schema",
+            Self::ToolNotFound(missing) => match &missing.nearest {
+                Some(name) => return Some(format!("did you mean `{name}`?").into()),
+                None => "add the tool to the agent first",
+            },
+            Self::UnknownOperator(error) => return error.hint(),
+        };
+        Some(hint.into())
     }
 }
 

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
@@ -125,6 +127,10 @@ impl Failure for PatternError {
             | Self::UnknownField { .. }
             | Self::UnknownType { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
         }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.hint().map(Cow::Borrowed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The fold of a record without its erased events.
+//! The parts of a summary that erased events changed.
 
 use crate::{Record, RunSummary};
 
@@ -14,8 +14,8 @@ pub(super) struct LostParts {
     failures: bool,
     errors: bool,
     causes: bool,
-    reopens: bool,
-    reopened: bool,
+    raised: bool,
+    ends: bool,
     losses: bool,
 }
 
@@ -53,9 +53,8 @@ impl LostParts {
             || is_one(&["operator.dispatched", "operator.waiting", "operator.returned"]);
         self.errors |= event_type == "error.stored";
         self.causes |= is_one(&["run.started", "run.reopened", "signal.received"]);
-        self.reopens |= event_type == "run.reopened";
-        // Time counts from the last reopening, so that an earlier end matters too.
-        self.reopened |= is_first || is_one(&["run.reopened", "run.finished", "run.failed"]);
+        self.raised |= event_type == "run.reopened";
+        self.ends |= is_one(&["run.finished", "run.failed"]);
         self.losses |= is_one(&["run.resumed", "run.reopened"]);
         self.failures |= is_one(&["model.attempted", "model.failed", "tool.attempted"])
             || is_one(&["tool.responded", "hook.failed", "memory.degraded", "run.failed"])
@@ -68,9 +67,6 @@ impl LostParts {
         if !self.is_any {
             return;
         }
-        // The chain was already compared; each event advances the time.
-        (folded.last_seq, folded.head, folded.salted) = (row.last_seq, row.head, row.salted);
-        folded.usage.wall_ms = row.usage.wall_ms;
         if self.identity {
             folded.session.clone_from(&row.session);
             folded.agent.clone_from(&row.agent);
@@ -79,7 +75,6 @@ impl LostParts {
             folded.branch_of.clone_from(&row.branch_of);
             folded.labels.clone_from(&row.labels);
             folded.follows.clone_from(&row.follows);
-            folded.started_at = row.started_at;
         }
         if self.terms {
             folded.terms.clone_from(&row.terms);
@@ -91,7 +86,12 @@ impl LostParts {
             (folded.finished_at, folded.parked) = (row.finished_at, row.parked);
         }
         if self.usage {
+            // The records have their times.
+            let wall_ms = folded.usage.wall_ms;
             folded.usage = row.usage;
+            if !self.ends {
+                folded.usage.wall_ms = wall_ms;
+            }
             folded.dispatched_model_calls = row.dispatched_model_calls;
         }
         if self.messages {
@@ -106,11 +106,11 @@ impl LostParts {
         if self.causes {
             folded.causes.clone_from(&row.causes);
         }
-        if self.reopens {
-            folded.reopens = row.reopens;
+        if self.raised {
             folded.raised.clone_from(&row.raised);
         }
-        if self.reopened {
+        // The time until a reopening is that of the end before.
+        if self.ends {
             folded.reopened = row.reopened;
         }
         if self.losses {

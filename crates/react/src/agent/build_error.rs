@@ -1,5 +1,6 @@
 //! Errors of building an agent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::UnsupportedSetting;
@@ -169,5 +170,9 @@ impl Failure for PackError {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
         }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some("load each pack once, and rename what clashes".into())
     }
 }

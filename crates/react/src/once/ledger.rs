@@ -13,8 +13,9 @@ use layer0::id::{CallId, RunId};
 use layer0::state::{Expected, Scope, StateWrite};
 use layer0::{JsonText, StateStore};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::entry_texts::{EntryTexts, OlderTexts};
 use super::outcome::{CallOutcome, outcome_in};
 
 /// Delay between two checks of a call that another run makes.
@@ -46,32 +47,6 @@ pub(super) struct OnceEntry {
     texts: OlderTexts,
 }
 
-/// The texts of a call, under the key of its entry in the scope of its run: they are removed with the run.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct EntryTexts {
-    /// The id of the call, by which the texts are erased with its events.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call_id: Option<CallId>,
-    /// The arguments, for a probe by another call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<JsonText>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<JsonText>,
-    /// The output, where an older version wrote it as text to keep its numbers.
-    #[serde(skip_serializing)]
-    text: Option<String>,
-}
-
-/// The texts of a call as an older version wrote them into the entry.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct OlderTexts {
-    arguments: Option<Value>,
-    output: Option<Value>,
-    text: Option<String>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EntryState {
@@ -100,38 +75,6 @@ impl OnceEntry {
 
     fn belongs_to(&self, context: &ToolContext) -> bool {
         self.run == context.run && self.call_id == context.call_id
-    }
-}
-
-impl EntryTexts {
-    /// Returns the texts of an answered call.
-    fn from_output(call: &CallId, redactor: &Redactor, output: JsonText) -> Self {
-        let output = Some(redactor.redact_held_json(output));
-        Self { call_id: Some(call.clone()), output, ..Self::default() }
-    }
-
-    /// Returns the answer of the call; `None` if it is unknown.
-    pub(super) fn answer(&self) -> Option<JsonText> {
-        match (&self.text, &self.output) {
-            (Some(text), _) => JsonText::parse(text).ok().or_else(|| Some(JsonText::string(text))),
-            (None, output) => output.clone(),
-        }
-    }
-
-    /// Returns the arguments of the call, if they were kept.
-    pub(super) fn arguments(&self) -> Option<JsonText> {
-        self.arguments.clone()
-    }
-}
-
-impl From<&OlderTexts> for EntryTexts {
-    fn from(older: &OlderTexts) -> Self {
-        Self {
-            call_id: None,
-            arguments: older.arguments.as_ref().map(JsonText::from),
-            output: older.output.as_ref().map(JsonText::from),
-            text: older.text.clone(),
-        }
     }
 }
 
@@ -247,8 +190,8 @@ impl OnceLedger {
         texts: &EntryTexts,
     ) -> Result<(), StateError> {
         let scope = Scope::Run(run.clone());
-        let texts = JsonText::from_value(texts)
-            .map_err(|error| StateError::Serialization(error.to_string()));
+        let texts = texts.to_json();
+        let texts = texts.map_err(|error| StateError::Serialization(error.to_string()));
         let written = match texts {
             Ok(texts) => self.store.write(StateWrite::new(scope, key, texts)).await,
             Err(error) => Err(error),
@@ -278,11 +221,8 @@ impl OnceLedger {
         let version =
             self.write(key, expected, &OnceEntry::new(context, EntryState::Begun)).await?;
         if self.keeps_arguments {
-            let texts = EntryTexts {
-                call_id: Some(context.call_id.clone()),
-                arguments: Some(self.redactor.redact_held_json(arguments.clone())),
-                ..EntryTexts::default()
-            };
+            let arguments = arguments.clone();
+            let texts = EntryTexts::from_arguments(&context.call_id, &self.redactor, arguments);
             if let Err(error) = self.write_texts(key, &context.run, &texts).await {
                 // They are only needed for a probe.
                 let (run, error) = (&context.run, Chain(&error));
@@ -387,9 +327,8 @@ mod tests {
 
     use super::*;
 
-    /// Spec: T16, P12. A probe is given the arguments that the call had.
-    #[tokio::test]
-    async fn texts_keep_numbers_as_written() {
+    /// Writes a text as arguments and output of a call, and checks that both are read back.
+    async fn check_kept(text: &str) {
         let ledger = OnceLedger {
             store: Arc::new(MemoryStateStore::new()),
             log: None,
@@ -400,12 +339,38 @@ mod tests {
         let (run, call_id) = (RunId::from("run_1"), CallId::from("c"));
         let entry =
             OnceEntry { run, call_id, state: EntryState::Begun, texts: OlderTexts::default() };
-        let said =
-            JsonText::parse(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).unwrap();
+        let said = JsonText::parse(text).unwrap();
         let answered = EntryTexts::from_output(&entry.call_id, &ledger.redactor, said.clone());
-        let texts = EntryTexts { arguments: Some(said.clone()), ..answered };
-        ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
-        let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
-        assert_eq!((read.arguments(), read.answer()), (Some(said.clone()), Some(said)));
+        let begun = EntryTexts::from_arguments(&entry.call_id, &ledger.redactor, said.clone());
+        for (texts, is_answered) in [(begun, false), (answered, true)] {
+            ledger.write_texts("once/pay/a", &entry.run, &texts).await.unwrap();
+            let scope = Scope::Run(entry.run.clone());
+            let stored = ledger.store.read(&scope, "once/pay/a").await.unwrap().unwrap();
+            assert_eq!(stored.value.value()["call_id"], "c", "it is found by an erasure");
+            let read = ledger.read_texts("once/pay/a", &entry).await.unwrap();
+            let texts =
+                if is_answered { (None, Some(said.clone())) } else { (Some(said.clone()), None) };
+            assert_eq!((read.arguments(), read.answer()), texts);
+        }
+    }
+
+    /// Spec: T16, P12. A probe is given the arguments that the call had.
+    #[tokio::test]
+    async fn texts_keep_numbers_as_written() {
+        check_kept(r#"{"amount":1.10,"id":123456789012345678901234567890}"#).await;
+    }
+
+    /// Spec: T16. `null` is an answer.
+    #[tokio::test]
+    async fn texts_keep_null() {
+        check_kept("null").await;
+    }
+
+    /// Spec: T16, P12. The deepest answer that a tool may give is kept.
+    #[tokio::test]
+    async fn texts_keep_the_deepest_answer() {
+        for levels in [98, 99, 100] {
+            check_kept(&format!("{}1.10{}", "[".repeat(levels), "]".repeat(levels))).await;
+        }
     }
 }

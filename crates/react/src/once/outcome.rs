@@ -65,6 +65,8 @@ fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
         let said = match &event.kind {
             EventKind::ToolRequested(requested) if requested.call_id == *call => None,
             EventKind::ToolResponded(answer) if answer.call_id == *call => match outcome.take() {
+                // The answer may say more: a record has no verdict whose output is `null`.
+                Some(CallOutcome::Happened(None)) if answer.ok => Some(read_answer(answer)),
                 // The result of a probe just before the answer.
                 Some(settled @ (CallOutcome::DidNot | CallOutcome::Happened(_))) => Some(settled),
                 _ => Some(read_answer(answer)),
@@ -94,5 +96,30 @@ fn read_verdict(verdict: Verdict, output: Option<&JsonText>) -> Option<CallOutco
         Verdict::Happened => Some(CallOutcome::Happened(output.cloned())),
         Verdict::DidNot => Some(CallOutcome::DidNot),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use layer0::Timestamp;
+    use layer0::event::{Actor, ToolProbed};
+
+    use super::*;
+
+    /// Spec: T16. `null` is an answer.
+    #[test]
+    fn null_of_a_probe_is_the_outcome() {
+        let (call, null) = (CallId::from("c1"), JsonText::default());
+        let probed = ToolProbed::new(call.clone(), Verdict::Happened, Some(null.clone()));
+        let answer = ToolResponded::success(call.clone(), Arc::from("pay"), null.clone(), 0);
+        let events: Vec<Event> = [EventKind::from(probed), answer.into()]
+            .into_iter()
+            .zip(1..)
+            .map(|(kind, seq)| Event::new("run_1", seq, Timestamp::default(), Actor::Runtime, kind))
+            .collect();
+        let outcome = recorded_outcome(&events, &call);
+        assert_eq!(outcome, Some(CallOutcome::Happened(Some(null))));
     }
 }

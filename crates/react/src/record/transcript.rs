@@ -13,6 +13,9 @@ use crate::record::fold::read_run_started;
 use crate::record::run_transcript::RunTranscript;
 use crate::record::transcript_cache::{CachedTranscript, TranscriptCache};
 
+/// The most parts of one write: other writers of the store have their turn between two writes.
+const MAX_KEPT_PARTS: usize = 64;
+
 /// The history of a session until the end of a run.
 #[derive(Default)]
 pub(crate) struct Earlier {
@@ -131,12 +134,14 @@ impl KeptTranscripts<'_> {
         if matches!(end, ChainEnd::Cached(_)) {
             return;
         }
-        let parts: Vec<_> = runs.iter().filter_map(|run| run.write(log.key())).collect();
-        if parts.is_empty() {
-            return;
-        }
-        if let Err(error) = log.keep_transcript(parts, self.erasures).await {
-            tracing::debug!(%error, "the records of the session will be read again");
+        let new: Vec<_> = runs.iter().filter(|run| run.is_new).collect();
+        // The newest first: they are of use without the older ones.
+        for runs in new.chunks(MAX_KEPT_PARTS) {
+            let parts = runs.iter().filter_map(|run| run.write(log.key())).collect();
+            if let Err(error) = log.keep_transcript(parts, self.erasures).await {
+                tracing::debug!(%error, "the records of the session will be read again");
+                return;
+            }
         }
     }
 }

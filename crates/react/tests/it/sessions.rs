@@ -15,10 +15,15 @@ use serde_json::json;
 
 use crate::bench::{call, calls, says};
 
-/// A log that notes its accesses, and is locked for this read of records: 1, 2, ….
-struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>, Option<usize>);
+/// A log that notes its accesses and the runs of each write of transcripts, and is locked for this read of records:
+/// 1, 2, ….
+struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>, Option<usize>, Mutex<Vec<Vec<RunId>>>);
 
 impl Noting {
+    fn new(log: Arc<MemoryLog>, locked: Option<usize>) -> Arc<Self> {
+        Arc::new(Self(log, Mutex::default(), locked, Mutex::default()))
+    }
+
     fn note(&self, what: &'static str) {
         self.1.lock().unwrap().push(what);
     }
@@ -82,6 +87,7 @@ impl EventLog for Noting {
         erasures: u64,
     ) -> Result<(), LogError> {
         self.note("keep_transcript");
+        self.3.lock().unwrap().push(parts.iter().map(|part| part.run.clone()).collect());
         self.0.keep_transcript(parts, erasures).await
     }
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
@@ -133,7 +139,7 @@ async fn a_run_begins_before_its_history_is_read() {
     for number in 0..20 {
         agent(&memory, vec![says("yes")]).run(ask(&format!("{number}?"))).await.unwrap();
     }
-    let log = Arc::new(Noting(Arc::clone(&memory), Mutex::default(), None));
+    let log = Noting::new(Arc::clone(&memory), None);
     let noting = Agent::builder(ScriptedProvider::new(vec![says("no")]))
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
@@ -148,7 +154,7 @@ async fn a_run_begins_before_its_history_is_read() {
 
 /// Runs an agent ten times in one session; returns its log and the first run.
 async fn ten_runs() -> (Agent, Arc<Noting>, RunId) {
-    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let log = Noting::new(Arc::default(), None);
     let agent = Agent::builder(ScriptedProvider::from_fn(|_| says("yes")))
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
@@ -188,7 +194,7 @@ async fn turn(log: &Arc<Noting>, number: usize) -> (RunOutcome, Vec<&'static str
 /// Spec: D9, M7. The reads and writes of turn 400 are those of turn 5, and one record is read.
 #[tokio::test]
 async fn new_process_reads_the_last_record_alone() {
-    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let log = Noting::new(Arc::default(), None);
     let (mut fifth, mut last) = (Vec::new(), Vec::new());
     for number in 0..400 {
         let (outcome, asked) = turn(&log, number).await;
@@ -207,7 +213,7 @@ async fn new_process_reads_the_last_record_alone() {
 /// Spec: D9, M7. What the log keeps says what the records say.
 #[tokio::test]
 async fn kept_transcript_says_what_the_records_say() {
-    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let log = Noting::new(Arc::default(), None);
     let calling = calls([call("c1", "none", json!({"amount": 3.10, "text": "\u{0} \"ä"}))]);
     agent(&log.0, vec![calling, says("one")]).run(ask("0?")).await.unwrap();
     agent(&log.0, vec![]).run(ask("1?")).await.unwrap_err();
@@ -218,6 +224,24 @@ async fn kept_transcript_says_what_the_records_say() {
     assert_eq!(asked.iter().filter(|asked| **asked == "records").count(), 1);
     let said = said_until(&*log.0, &outcome.run_id).await.unwrap();
     assert_eq!(said.messages().messages(), outcome.transcript.messages());
+}
+
+/// Spec: D9, M7. Other writers have their turn, and the newest part is kept first.
+#[tokio::test]
+async fn long_transcript_is_kept_in_several_writes() {
+    let log = Noting::new(Arc::default(), None);
+    let agent = agent(&log.0, (0..150).map(|_| says("yes")).collect());
+    let mut runs = Vec::new();
+    for number in 0..150 {
+        runs.push(agent.run(ask(&format!("{number}?"))).await.unwrap().run_id);
+    }
+    turn(&log, 150).await;
+    let writes = log.3.lock().unwrap().clone();
+    assert_eq!(writes.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 21]);
+    // The part of the first run was kept by the second one.
+    runs.reverse();
+    assert_eq!(writes.concat(), runs[..149]);
+    assert_eq!(log.0.transcript(&runs[0]).await.unwrap().len(), 150);
 }
 
 /// Spec: D9, S10. A new process does not send a text that was erased since another one has read it.
@@ -236,7 +260,7 @@ async fn kept_transcript_goes_with_an_erasure() {
 /// Spec: D9, D12. A run that was reopened is read again.
 #[tokio::test]
 async fn reopened_run_is_read_again() {
-    let log = Arc::new(Noting(Arc::default(), Mutex::default(), None));
+    let log = Noting::new(Arc::default(), None);
     turn(&log, 0).await;
     let failed = agent(&log.0, vec![]).run(ask("1?")).await.unwrap_err();
     // What another process kept of it before.
@@ -327,7 +351,7 @@ async fn dead_run() -> (RunId, Arc<MemoryLog>) {
 async fn dead_run_is_closed_only_after_reading() {
     let (first, dead) = dead_run().await;
     for read in 1..=3 {
-        let log = Arc::new(Noting(Arc::clone(&dead), Mutex::default(), Some(read)));
+        let log = Noting::new(Arc::clone(&dead), Some(read));
         let next = Agent::builder(ScriptedProvider::new(vec![says("yes")]))
             .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
             .build()

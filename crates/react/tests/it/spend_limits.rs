@@ -84,7 +84,7 @@ impl StateStore for Watched {
         if *self.fails.lock().unwrap() || self.breaks() {
             return Err(StateError::WriteFailed("the disk is full".into()));
         }
-        let value = write.value.value();
+        let value = write.value.text().unwrap().value();
         let version = self.store.write(write).await?;
         self.written.lock().unwrap().push(value);
         Ok(version)

@@ -80,7 +80,8 @@ impl Chore for Addition {
             Err(error) => Err(error),
             Ok(Err(found)) => Ok(Added::Refused(found)),
             Ok(Ok(sum)) => {
-                let stored = sum.value.read().unwrap_or_default();
+                let text = sum.value.text().ok();
+                let stored = text.and_then(|text| text.read().ok()).unwrap_or_default();
                 match self.write(connection, sum).await? {
                     Ok(true) => Ok(Added::Done(stored)),
                     Ok(false) => {

@@ -9,7 +9,7 @@ use backstop_event_log::{
 };
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, RunRequest};
-use layer0::event::{Actor, AgentRecord, RunStarted};
+use layer0::event::{Actor, AgentRecord, RunStarted, Warning};
 use layer0::stop::Stop;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -39,7 +39,7 @@ async fn unreadable_open_row_is_rebuilt_from_events() {
     assert_eq!(last, whole);
     let claim = log.claim(&run).await.unwrap();
     let mut writer = RunWriter::resume(Arc::clone(&log), last, claim);
-    let warning = layer0::event::Warning::new("goes on");
+    let warning = Warning::new("goes on");
     writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, warning.into());
     writer.commit().await.unwrap();
     assert_eq!(
@@ -208,4 +208,23 @@ async fn unreadable_row_is_rebuilt_beside_erased_events() {
         assert_eq!((rebuilt.state, &rebuilt.session), (whole.state, &whole.session));
         assert_eq!((rebuilt.last_seq, rebuilt.head), (whole.last_seq, whole.head));
     }
+}
+
+/// Spec: D11, D1
+#[tokio::test]
+async fn unreadable_row_keeps_time_of_erased_events() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let mut writer = crate::removal::begin(&database, 0, "run_1", crate::started("s-1")).await;
+    crate::removal::append(&mut writer, 5, vec![Warning::new("public").into()]).await;
+    crate::removal::append(&mut writer, 9_000, vec![Warning::new("private").into()]).await;
+    drop(writer);
+    let (log, run) = (database.log(), "run_1".into());
+    let whole = log.summary(&run).await.unwrap().unwrap();
+    log.erase(&run, 3).await.unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    let broken = "UPDATE runs SET summary = '{'";
+    sqlx::query(broken).execute(&mut connection).await.unwrap();
+    assert_eq!(log.summary(&run).await.unwrap(), Some(whole));
 }

@@ -47,6 +47,7 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             erase::erases_nothing_it_cannot,
             erase::erases_what_an_event_says,
             erase::names_the_runs_that_hold_a_copy,
+            erase::verifies_a_copy_without_its_last_text,
             erase::verifies_what_was_erased,
             inbox::accepts_requests_while_the_run_is_open,
             inbox::drops_requests_at_the_end_of_a_run,

@@ -9,7 +9,9 @@ use backstop_clock::{Clock, VirtualClock};
 use futures_util::future::join_all;
 use layer0::error::StateError;
 use layer0::failure::Failure;
-use layer0::state::{Added, Expected, Scope, StateAdd, StateQuery, StateWrite, Versioned};
+use layer0::state::{
+    Added, Expected, Scope, StateAdd, StateQuery, StateValue, StateWrite, Versioned,
+};
 use layer0::{JsonText, StateStore, Timestamp};
 use serde_json::{Value, json};
 
@@ -88,14 +90,14 @@ pub fn state_store(
 }
 
 impl Held {
-    async fn put(&self, scope: &Scope, key: &str, value: impl Into<JsonText>) -> u64 {
+    async fn put(&self, scope: &Scope, key: &str, value: impl Into<StateValue>) -> u64 {
         self.store.write(StateWrite::new(scope.clone(), key, value)).await.expect("it is written")
     }
 
     async fn try_put(
         &self,
         key: &str,
-        value: impl Into<JsonText>,
+        value: impl Into<StateValue>,
         expected: Expected,
     ) -> Result<u64, StateError> {
         let write = StateWrite::new(Scope::Global, key, value).expecting(expected);
@@ -455,10 +457,13 @@ async fn refuses_what_is_too_large(held: Held) {
 
 async fn refuses_what_is_too_deep(held: Held) {
     let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
-    let deep = JsonText::from_value(&deep).expect("a record holds it");
-    let error = held.try_put("k", deep, Expected::Any).await.expect_err("it could not be read");
-    assert_eq!(error.code(), "state.serialization");
-    assert_eq!(held.value("k").await, None);
+    let text = JsonText::from_value(&deep).expect("a record holds it");
+    for value in [StateValue::from(text), deep.into()] {
+        let error = held.try_put("k", value, Expected::Any).await.expect_err("it is too deep");
+        assert_eq!(error.code(), "state.serialization");
+        assert!(error.to_string().contains("nested deeper than 100 levels"), "{error}");
+        assert_eq!(held.value("k").await, None);
+    }
 }
 
 async fn takes_secrets_out(held: Held) {

@@ -45,10 +45,10 @@ payload! {
 }
 
 impl ToolProbed {
-    /// Creates the event for a tool's verdict on a call.
+    /// Creates the event for a tool's verdict on a call. An output of `null` is none, as in the record.
     #[must_use]
     pub fn new(call_id: impl Into<CallId>, verdict: Verdict, output: Option<JsonText>) -> Self {
-        Self { call_id: call_id.into(), verdict, output }
+        Self { call_id: call_id.into(), verdict, output: without_null(output) }
     }
 }
 
@@ -69,7 +69,7 @@ payload! {
 }
 
 impl ToolResolved {
-    /// Creates the event for a person's verdict on a call.
+    /// Creates the event for a person's verdict on a call. An output of `null` is none, as in the record.
     #[must_use]
     pub fn new(
         call_id: impl Into<CallId>,
@@ -79,6 +79,33 @@ impl ToolResolved {
         message: impl Into<Arc<str>>,
     ) -> Self {
         let (call_id, by, message) = (call_id.into(), by.into(), message.into());
-        Self { call_id, by, verdict, output, message }
+        Self { call_id, by, verdict, output: without_null(output), message }
+    }
+}
+
+/// Returns the output, unless it is `null`: a record has the same text for it as for none, and a resumed run would
+/// continue with another conversation.
+fn without_null(output: Option<JsonText>) -> Option<JsonText> {
+    output.filter(|output| output.get() != "null")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::*;
+
+    /// Spec: D5
+    #[test]
+    fn verdicts_are_read_as_they_were_made() {
+        let happened = Verdict::Happened;
+        for output in [None, Some(JsonText::default()), Some(JsonText::string("paid"))] {
+            let probed = ToolProbed::new("c1", happened, output.clone());
+            let text = serde_json::to_string(&probed).unwrap();
+            assert_eq!(serde_json::from_str::<ToolProbed>(&text).unwrap(), probed);
+            let resolved = ToolResolved::new("c1", "ops", happened, output, "it happened");
+            let text = serde_json::to_string(&resolved).unwrap();
+            assert_eq!(serde_json::from_str::<ToolResolved>(&text).unwrap(), resolved);
+        }
     }
 }

@@ -55,6 +55,24 @@ pub(super) async fn names_the_runs_that_hold_a_copy(log: Log) {
     assert_eq!(records(&log, "run_2").await[..3], whole, "a copy is its own");
 }
 
+/// Verifies a copy of which the last copied text was erased, and its original.
+pub(super) async fn verifies_a_copy_without_its_last_text(log: Log) {
+    let mut writer = open(&log, "run_1", "s", 70).await;
+    write(&mut writer, 80, [warning("private")]).await.expect("it is appended");
+    drop(writer);
+    let (_, events) = read_events(&*log, &"run_1".into()).await.expect("it is read");
+    let whole = records(&log, "run_1").await;
+    let mut copy = RunWriter::copy(Arc::clone(&log), "run_2".into(), &events, whole);
+    write(&mut copy, 5_000, [forked("run_2", "run_1", 2)]).await.expect("a copy is kept");
+    drop(copy);
+    assert_eq!(erase(&log, 2).await, ["run_2"]);
+    log.erase(&"run_2".into(), 2).await.expect("the copy's text is erased");
+    for run in ["run_1", "run_2"] {
+        let verified = verify_run(&*log, &run.into()).await;
+        assert_eq!(verified.expect("it verifies").erased, [2], "{run}");
+    }
+}
+
 pub(super) async fn erases_nothing_it_cannot(log: Log) {
     let missing = log.erase(&"run_1".into(), 1).await;
     assert!(matches!(&missing, Err(LogError::NotFound(_))), "no run: {missing:?}");

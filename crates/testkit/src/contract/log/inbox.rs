@@ -7,6 +7,7 @@ use backstop_event_log::{Decision, InboxRequest, Settlement};
 use futures_util::future::join_all;
 use layer0::JsonText;
 use layer0::event::{ToolResolved, Verdict};
+use serde_json::json;
 
 use super::history::{
     Log, at, cancel, cancelled, finished, input, open, send, settle, warning, write,
@@ -34,6 +35,10 @@ pub(super) async fn accepts_requests_while_the_run_is_open(log: Log) {
     assert_eq!(kept, [input("run_1", "go on")], "what is refused changes nothing");
 }
 
+fn signal(name: &str, data: JsonText) -> InboxRequest {
+    InboxRequest::Signal { run: "run_1".into(), name: name.into(), data, cause: None }
+}
+
 pub(super) async fn keeps_every_field_of_a_request(log: Log) {
     let mut writer = open(&log, "run_1", "s", 60).await;
     let asks = [asked("apr_1", "c1"), asked("apr_2", "c2")];
@@ -51,8 +56,10 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
             Settlement::call_happened("ops").with_output(JsonText::string("\u{0}ä")),
         ),
         settle("run_1", "c4", Settlement::did_not("ops")),
+        signal("look", JsonText::from(json!({ "at": [1] }))),
+        signal("cancel", JsonText::default()),
     ];
-    let by = ["me", &*deny.by, &*approve.by, "", "ops", "ops"];
+    let by = ["me", &*deny.by, &*approve.by, "", "ops", "ops", "you", "you"];
     for ((request, by), ms) in requests.iter().zip(by).zip(70..) {
         let sent = log.send(request.clone(), by, at(ms)).await.expect("it is sent");
         assert!(sent, "{request:?} is accepted");
@@ -61,11 +68,11 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
     let read: Vec<_> = kept.iter().map(|message| (&message.request, &*message.by)).collect();
     assert_eq!(read, requests.iter().zip(by).collect::<Vec<_>>(), "oldest first");
     let times: Vec<_> = kept.iter().map(|message| message.at).collect();
-    assert_eq!(times, [70, 71, 72, 73, 74, 75].map(at));
+    assert_eq!(times, [70, 71, 72, 73, 74, 75, 76, 77].map(at));
     let mut ids: Vec<_> = kept.iter().map(|message| message.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 6, "each row has a name of its own");
+    assert_eq!(ids.len(), 8, "each row has a name of its own");
 }
 
 pub(super) async fn keeps_the_inboxes_of_runs_apart(log: Log) {
