@@ -11,6 +11,7 @@ use backstop_testkit::contract::{self, Open};
 #[tokio::test]
 async fn the_memory_log_keeps_the_contract() {
     contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
+    contract::erasable_event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::feed(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::start_keys(async || Arc::new(MemoryLog::new()) as _).check().await;
@@ -22,6 +23,7 @@ async fn the_memory_log_keeps_the_contract() {
 async fn the_sqlite_log_keeps_the_contract() {
     let log = async || Arc::new(Database::in_memory().await.unwrap().log()) as _;
     contract::event_log(log).check().await;
+    contract::erasable_event_log(log).check().await;
     contract::approvals(log).check().await;
     contract::feed(log).check().await;
     contract::transcripts(log).check().await;
@@ -32,6 +34,7 @@ async fn the_sqlite_log_keeps_the_contract() {
         let folder = Arc::clone(&folder);
         let log = async move || place(&folder, durability)().await;
         contract::event_log(log.clone()).check().await;
+        contract::erasable_event_log(log.clone()).check().await;
         contract::feed(log).check().await;
     }
     let place = async move || place(&folder, Durability::Normal);

@@ -21,7 +21,7 @@ mod transcripts;
 pub use approvals::approvals;
 pub use errors::error_store;
 pub use feed::feed;
-pub use log::{event_log, reopened_event_log};
+pub use log::{erasable_event_log, event_log, reopened_event_log};
 pub use memory::memory;
 pub use operator::{OperatorSample, operator};
 pub use orchestrator::orchestrator;

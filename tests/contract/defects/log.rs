@@ -11,7 +11,7 @@ use backstop_event_log::{
     AttemptFilter, Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch,
     InboxWatches, LogError, OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
-use backstop_testkit::contract::Suite;
+use backstop_testkit::contract::{self, Suite};
 use layer0::Timestamp;
 use layer0::event::{Actor, Hash};
 use layer0::id::{RunId, SessionId};
@@ -122,7 +122,15 @@ fn every_defect_of_a_log_is_noticed() {
 }
 
 pub(super) fn suite(defect: Defect) -> Suite {
-    backstop_testkit::contract::event_log(async move || Arc::new(Defective::new(defect)) as _)
+    let erasable = async move || Arc::new(Defective::new(defect)) as _;
+    let log = async move || Arc::new(Defective::new(defect)) as _;
+    contract::event_log(log).and(contract::erasable_event_log(erasable))
+}
+
+/// Spec: D15. A log that cannot erase keeps the rest of the contract.
+#[tokio::test]
+async fn event_logs_need_no_erasure() {
+    contract::event_log(async || Arc::new(Defective::new(D::ErasesNothing)) as _).check().await;
 }
 
 /// Does one thing wrong, and leaves the rest to a sound log.

@@ -71,6 +71,11 @@ async fn the_log_passes_the_suite_pooled() {
         Arc::new(open(&pooler.through(&databases.next().await)).await.log()) as _
     });
     suite.check().await;
+    let databases = server.in_turn();
+    let suite = contract::erasable_event_log(async move || {
+        Arc::new(open(&pooler.through(&databases.next().await)).await.log()) as _
+    });
+    suite.check().await;
 }
 
 /// Spec: J2, D8

@@ -15,6 +15,9 @@ async fn the_log_passes_the_suite() {
     contract::event_log(async move || Arc::new(open(&databases.next().await).await.log()) as _)
         .check()
         .await;
+    let databases = server!().in_turn();
+    let log = async move || Arc::new(open(&databases.next().await).await.log()) as _;
+    contract::erasable_event_log(log).check().await;
 }
 
 /// Spec: J2, D8

@@ -195,7 +195,11 @@ async fn brings_the_events_of_some_types(log: Log) {
 async fn brings_what_was_erased_as_such(log: Log) {
     whole(&log, "run_1", "s", 60).await;
     let kept = all(&log).await;
-    log.erase(&"run_1".into(), 1).await.expect("an event is erased");
+    match log.erase(&"run_1".into(), 1).await {
+        // Not every log can erase.
+        Err(LogError::NotErasable { .. }) => return,
+        erased => drop(erased.expect("an event is erased")),
+    }
     let left = all(&log).await;
     assert_eq!(left[0].record.payload.text(), None, "what it said does not come");
     assert_eq!((&left[1], left[0].cursor), (&kept[1], kept[0].cursor));

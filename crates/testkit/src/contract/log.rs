@@ -15,11 +15,11 @@ use backstop_event_log::EventLog;
 use self::history::Log;
 use super::suite::{Open, Suite, checks};
 
-/// Checks event logs against the contract of [`EventLog`]: appends by one writer, sessions with one open run, messages
-/// to runs, and erasure. `make` makes an empty log for each trial.
+/// Checks event logs against the contract of [`EventLog`]: appends by one writer, sessions with one open run, and
+/// messages to runs. `make` makes an empty log for each trial.
 ///
-/// [`approvals`](super::approvals) has the checks about approvals, [`reopened_event_log`] those of a log that is opened
-/// again.
+/// [`approvals`](super::approvals) has the checks about approvals, [`erasable_event_log`] those of a log that can erase,
+/// [`reopened_event_log`] those of a log that is opened again.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ use super::suite::{Open, Suite, checks};
 /// # }
 /// ```
 ///
-/// Specification: D1, D2, D4, D7, D8, D12, D15.
+/// Specification: D1, D2, D4, D7, D8, D12.
 pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -44,11 +44,6 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             append::has_nothing_of_a_run_it_was_not_given,
             append::reads_records_from_a_seq_on,
             append::writes_a_dropped_append_whole_or_not_at_all,
-            erase::erases_nothing_it_cannot,
-            erase::erases_what_an_event_says,
-            erase::names_the_runs_that_hold_a_copy,
-            erase::verifies_a_copy_without_its_last_text,
-            erase::verifies_what_was_erased,
             inbox::accepts_requests_while_the_run_is_open,
             inbox::drops_requests_at_the_end_of_a_run,
             inbox::keeps_what_a_run_was_told_too_late,
@@ -94,6 +89,22 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             writers::refuses_a_second_writer,
             writers::refuses_a_writer_that_was_overtaken,
             writers::takes_one_of_many_appends,
+        ],
+    )
+}
+
+/// Checks logs that can erase the text of an event ([`EventLog::erase`]). `make` makes an empty log for each trial.
+///
+/// Specification: D15.
+pub fn erasable_event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
+    Suite::new(
+        make,
+        checks![
+            erase::erases_nothing_it_cannot,
+            erase::erases_what_an_event_says,
+            erase::names_the_runs_that_hold_a_copy,
+            erase::verifies_a_copy_without_its_last_text,
+            erase::verifies_what_was_erased,
         ],
     )
 }

@@ -147,6 +147,12 @@ impl Suite {
         Self(self.0.into_iter().map(|trial| trial.time_limit(limit)).collect())
     }
 
+    /// Adds the trials of another suite.
+    pub fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     /// Runs all trials, one after the other, and returns those that failed.
     ///
     /// # Cancel safety
