@@ -122,10 +122,10 @@ impl Walled {
         found.cloned().map(error)
     }
 
-    /// Returns what its rules grant; see [`Rules::describe_grants`](crate::Rules::describe_grants).
+    /// Returns what its walls grant; see [`Walls::describe_grants`].
     #[must_use]
     pub fn describe_grants(&self) -> Option<String> {
-        self.walls.rules().describe_grants()
+        self.walls.describe_grants()
     }
 }
 

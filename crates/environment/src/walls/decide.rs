@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
-use crate::rules::ListedPaths;
+use crate::rules::{ListedPaths, Rule};
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
 /// Number of helper processes that count as the program's: in a control group the inner one, for a user also the outer
@@ -21,6 +21,15 @@ const SCOPES_ABI: u32 = 6;
 const GROUPS: &str = "/sys/fs/cgroup";
 
 const MIB: u64 = 1024 * 1024;
+
+/// The degree to which a rule is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enforcement {
+    Full,
+    /// Some of what the rule forbids is refused.
+    Partial,
+    None,
+}
 
 /// The mechanisms that enforce the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -168,6 +177,25 @@ impl EnforcementPlan {
         }
     }
 
+    /// Returns the enforcement of a rule.
+    pub(crate) fn enforcement(&self, rule: Rule) -> Enforcement {
+        let lacks = |name: &str| self.not_enforced.iter().any(|lacking| lacking.rule == name);
+        let full = |is_full: bool| if is_full { Enforcement::Full } else { Enforcement::None };
+        match rule {
+            Rule::Cpu | Rule::FileSize => full(!lacks("limits")),
+            Rule::Files => full(!lacks("files")),
+            Rule::Memory if self.group_memory.is_none() && lacks("limits") => Enforcement::None,
+            // The address space of each process is limited.
+            Rule::Memory if lacks("memory") => Enforcement::Partial,
+            Rule::Network if !lacks("network") => Enforcement::Full,
+            // All sockets but those of TCP are refused.
+            Rule::Network if self.seccomp.is_some() => Enforcement::Partial,
+            Rule::Network => Enforcement::None,
+            Rule::Processes => full(!lacks("processes")),
+            Rule::Memory | Rule::Wall => Enforcement::Full,
+        }
+    }
+
     /// Returns whether the program cannot write the groups that limit it.
     fn is_guarded(&self) -> bool {
         self.namespaces || self.walls_groups()
@@ -222,6 +250,8 @@ const fn is_in_memory(_: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Spec: N2
@@ -259,6 +289,43 @@ mod tests {
             let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
             let named: Vec<_> = decision.not_enforced.iter().map(|it| it.rule).collect();
             assert_eq!(named, lacks, "{rules:?} without {missing:?}, ABI {abi}");
+        }
+    }
+
+    /// Spec: N2, T5
+    #[test]
+    fn grants_without_walls_are_left_out() {
+        use Mechanism::{Landlock, MemoryGroup, NetworkNamespace, Rlimits, Seccomp};
+        let rules = Rules::new()
+            .read(["/data"])
+            .network(Network::Hosts(vec!["a.example".to_owned()]))
+            .cpu(Duration::from_secs(1))
+            .memory_mib(64)
+            .processes(9);
+        let [files, network, limits] = [
+            "read /data, write none",
+            "network a.example",
+            "cpu 1000 ms; memory 64 MiB; processes 9",
+        ];
+        let all = format!("{files}; {network}; {limits}");
+        let in_part = format!("{files}; {network} (in part); {limits}");
+        for (missing, abi, expected) in [
+            (&[][..], 7, all.as_str()),
+            (&[Landlock], 0, &format!("{network}; {limits}")),
+            (&[NetworkNamespace], 7, &in_part),
+            (&[NetworkNamespace, Seccomp], 7, &format!("{files}; {limits}")),
+            (
+                &[Landlock, MemoryGroup],
+                0,
+                &format!("{network}; cpu 1000 ms; memory 64 MiB (in part); processes 9"),
+            ),
+            (&[Rlimits], 7, &format!("{files}; {network}; memory 64 MiB; processes 9")),
+            (&[Rlimits, MemoryGroup], 7, &format!("{files}; {network}; processes 9")),
+        ] {
+            let listed = ListedPaths { read: rules.read.clone(), write: rules.write.clone() };
+            let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
+            let described = rules.describe(|rule| decision.enforcement(rule));
+            assert_eq!(described.as_deref(), Some(expected), "without {missing:?}, ABI {abi}");
         }
     }
 }
