@@ -1,6 +1,7 @@
 //! The mechanism for each rule on this machine, and the rules without one.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
 use crate::rules::{ListedPaths, Rule};
@@ -21,6 +22,9 @@ const SCOPES_ABI: u32 = 6;
 const GROUPS: &str = "/sys/fs/cgroup";
 
 const MIB: u64 = 1024 * 1024;
+
+/// The smallest part of a second between a CPU limit and the whole second at which the kernel ends a process.
+const CPU_MARGIN_MS: u128 = 250;
 
 /// The degree to which a rule is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +128,7 @@ impl EnforcementPlan {
     fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
         let bytes = |mib: u64| mib.saturating_mul(MIB);
         let is_guarded = self.is_guarded();
-        self.limits.cpu_seconds =
-            rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
+        self.limits.cpu_seconds = rules.cpu.map(cpu_seconds);
         self.limits.file_bytes = rules.file_mib.map(bytes);
         if let Some(most) = rules.processes {
             if is_guarded && support.has(Mechanism::PidsGroup) {
@@ -220,7 +223,10 @@ impl EnforcementPlan {
     }
 }
 
-fn seconds(seconds: u128) -> u64 {
+/// Returns the whole second at which the kernel ends a process. It samples the used time by ticks: without a margin, the
+/// exact time would often be below the limit, and would not show that the limit was reached.
+fn cpu_seconds(most: Duration) -> u64 {
+    let seconds = (most.as_millis() + CPU_MARGIN_MS).div_ceil(1_000);
     u64::try_from(seconds).unwrap_or(u64::MAX)
 }
 
@@ -250,8 +256,6 @@ const fn is_in_memory(_: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Spec: N2
@@ -326,6 +330,14 @@ mod tests {
             let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
             let described = rules.describe(|rule| decision.enforcement(rule));
             assert_eq!(described.as_deref(), Some(expected), "without {missing:?}, ABI {abi}");
+        }
+    }
+
+    /// Spec: N3. The exact time of a process that the kernel ended has to be above the limit.
+    #[test]
+    fn cpu_limits_leave_a_margin() {
+        for (ms, expected) in [(1, 1), (750, 1), (751, 2), (1_000, 2), (1_750, 2), (60_000, 61)] {
+            assert_eq!(cpu_seconds(Duration::from_millis(ms)), expected, "{ms} ms");
         }
     }
 }
