@@ -30,9 +30,9 @@ impl WalledCommand {
     /// # Errors
     ///
     /// [`EnvError::ProvisionFailed`] if a wall cannot be put up, or the program does not exist;
-    /// [`EnvError::IsolationViolation`] if the rules do not grant the program's own file, or the program has killed the
-    /// helper; [`EnvError::ResourceExceeded`] if there is not enough memory to start. After an error nothing is left
-    /// running.
+    /// [`EnvError::IsolationViolation`] if the rules do not grant the program's own file, or it is a 32-bit program;
+    /// [`EnvError::ResourceExceeded`] if there is not enough memory to start; [`EnvError::Other`] if the helper was
+    /// killed, perhaps by the program. After an error nothing is left running.
     ///
     /// # Cancel safety
     ///

@@ -164,15 +164,15 @@ fn read_result(
                 Err(NoAnswer::Failed(error)) => return error.into(),
                 Err(NoAnswer::Unread(why)) => why,
             };
-            OperatorError::NonRetryable(with_granted(why, walled)).into()
+            OperatorError::NonRetryable(with_walls(why, walled)).into()
         })),
     }
 }
 
-/// Adds the grants of the walls, because a wall may be the unseen reason.
-fn with_granted(why: String, walled: &Walled) -> String {
-    match walled.describe_grants() {
-        Some(granted) => format!("{why} (granted: {granted})"),
+/// Adds the walls, because a wall may be the unseen reason.
+fn with_walls(why: String, walled: &Walled) -> String {
+    match walled.describe_walls() {
+        Some(walls) => format!("{why} ({walls})"),
         None => why,
     }
 }

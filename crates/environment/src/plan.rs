@@ -124,12 +124,28 @@ pub(crate) enum Report {
     Failed { mechanism: String, detail: String },
     /// The program is running.
     Started,
-    /// The program could not be started; walls around files were the reason where `is_denied`.
-    NotStarted { detail: String, is_denied: bool },
+    /// The program could not be started.
+    NotStarted { detail: String, refused_by: Option<Refusal> },
     /// The program has ended.
-    Ended { code: Option<i32>, signal: Option<i32>, cpu_ms: u64 },
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        /// The processor time of the program and of the processes that it waited for.
+        cpu_ms: u64,
+        /// The processor time of the program's own process.
+        own_cpu_ms: u64,
+    },
     /// Everything has ended.
     Closed(KernelCounts),
+}
+
+/// The wall that refuses the start of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Refusal {
+    /// The filter of system calls: the program is built for another architecture.
+    Architecture,
+    /// The walls around files.
+    Files,
 }
 
 /// The kernel's counts for a program and all that it started.

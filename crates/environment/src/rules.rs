@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use check::check;
+pub(crate) use grants::Rule;
 pub(crate) use host::HostRule;
 pub(crate) use listed::ListedPaths;
 pub(crate) use system::DEVICES;

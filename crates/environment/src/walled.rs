@@ -43,7 +43,7 @@ type ExitReceiver = watch::Receiver<Option<Result<ProgramExit, String>>>;
 /// }
 /// if !walled.wait().await?.is_success() {
 ///     // A host that was denied, or a limit that was reached; else what is granted.
-///     println!("{:?}, {:?}", walled.explain(&said), walled.describe_grants());
+///     println!("{:?}, {:?}", walled.explain(&said), walled.describe_walls());
 /// }
 /// # Ok(())
 /// # }
@@ -106,15 +106,14 @@ impl Walled {
         BlockedOperations(Arc::clone(&self.notes))
     }
 
-    /// Returns the wall that a program ran into, as the kernel and the proxy reported it: a counted limit, a refused
-    /// call that ended the program, or a denied host. Of several hosts it is the last one named in `stderr`, or else
-    /// the last. Nothing else depends on the program's output: `None` means that nothing outside of the program saw a
-    /// wall, as with files; [`Walled::describe_grants`] lists the paths and hosts that it may reach.
+    /// Returns the wall that a program ran into, as the kernel and the proxy counted it: a reached limit, or a denied
+    /// host. Of several hosts it is the last one named in `stderr`, or else the last. Nothing else depends on the
+    /// program's output, its exit status or the signal that ended it: `None` means that nothing outside of the program
+    /// saw a wall, as with files; [`Walled::describe_walls`] lists the paths and hosts that it may reach.
     #[must_use]
     pub fn explain(&self, stderr: &str) -> Option<EnvError> {
         let notes = self.notes.all();
-        let is_counted =
-            |note: &&Intervention| matches!(note, Intervention::Limit(_) | Intervention::Call(_));
+        let is_counted = |note: &&Intervention| matches!(note, Intervention::Limit(_));
         let counted = notes.iter().find(is_counted);
         let named = || notes.iter().rev().find(|note| note.is_named_in(stderr));
         let denied = || notes.iter().rfind(|note| matches!(note, Intervention::Denied { .. }));
@@ -122,10 +121,22 @@ impl Walled {
         found.cloned().map(error)
     }
 
-    /// Returns what its rules grant; see [`Rules::describe_grants`](crate::Rules::describe_grants).
+    /// Returns what its walls grant; see [`Walls::describe_grants`].
     #[must_use]
     pub fn describe_grants(&self) -> Option<String> {
-        self.walls.rules().describe_grants()
+        self.walls.describe_grants()
+    }
+
+    /// Returns a line for a failure that [`Walled::explain`] does not explain: the wall that may have ended the program,
+    /// such as a limit whose signal ended it, and what the walls grant. Programs can send themselves each signal.
+    #[must_use]
+    pub fn describe_walls(&self) -> Option<String> {
+        let possible = self.notes.possible();
+        let may_be =
+            (!possible.is_empty()).then(|| format!("may be the reason: {}", possible.join(", ")));
+        let granted = self.describe_grants().map(|granted| format!("granted: {granted}"));
+        let parts: Vec<String> = [may_be, granted].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -143,7 +154,6 @@ impl BlockedOperations {
 
 fn error(note: Intervention) -> EnvError {
     match note {
-        Intervention::Call(what) => EnvError::IsolationViolation(what),
         Intervention::Denied { what, .. } | Intervention::Unrouted(what) => {
             EnvError::NetworkDenied(what)
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use layer0::error::EnvError;
 
-pub(crate) use decide::EnforcementPlan;
+pub(crate) use decide::{Enforcement, EnforcementPlan};
 
 use crate::proxy::HostGate;
 use crate::rules::check;
@@ -57,6 +57,13 @@ impl Walls {
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.0.rules
+    }
+
+    /// Returns the grants of the rules that are enforced; see [`Rules::describe_grants`]. A rule without a wall, as
+    /// `best_effort` permits, is left out: it is not the reason of a failure.
+    #[must_use]
+    pub fn describe_grants(&self) -> Option<String> {
+        self.0.rules.describe(|rule| self.0.decision.enforcement(rule))
     }
 
     /// Returns the mechanisms that this machine supports.

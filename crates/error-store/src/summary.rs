@@ -9,7 +9,7 @@ mod words;
 
 use self::json::json_message;
 use self::line::telling_line;
-use self::visible::clean;
+use self::visible::{clean, visible};
 
 /// Maximum characters of a summary, including the ellipsis.
 pub const MAX_SUMMARY_CHARS: usize = 100;
@@ -72,10 +72,10 @@ impl Summary {
     }
 }
 
-/// Returns a summary unchanged if it is not too long, else its beginning.
+/// Returns a summary unchanged if it is not too long and has no invisible characters, else its beginning.
 pub(crate) fn one_line(summary: &str) -> String {
     let is_one =
-        !summary.chars().any(char::is_control) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
+        visible(summary).eq(summary.chars()) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
     if is_one { summary.to_owned() } else { Summary::from_error(summary, None).text }
 }
 
@@ -157,6 +157,39 @@ mod tests {
         ] {
             assert_eq!(Summary::from_error(&format!("a{hidden}b"), None).text, text);
         }
+    }
+
+    /// Spec: S4
+    #[test]
+    fn invisible_characters_are_in_no_summary() {
+        for (error, text) in [
+            ("card de\u{ad}clined\u{2028}by\u{61c}the bank", "card de clined by the bank"),
+            ("boom\u{e0041}\u{e0042}", "boom"),
+            ("\u{9d}0;title\u{9c}boom", "boom"),
+            ("\u{90}1$r\u{1b}\\boom", "boom"),
+            // A joiner inside an emoji has an effect that is seen.
+            ("boom 👩\u{200d}🚒!", "boom 👩\u{200d}🚒!"),
+        ] {
+            assert_eq!(Summary::from_error(error, None).text, text);
+            assert_eq!(one_line(error), text);
+            let entry = serde_json::json!({"level": "error", "msg": error}).to_string();
+            assert_eq!(Summary::from_error(&format!("x\n{entry}"), None).text, text);
+        }
+    }
+
+    /// Spec: S4
+    #[test]
+    fn long_log_entries_show_their_messages() {
+        let stack = "at f (a.js:1:1) ".repeat(100);
+        let entry = |level: &str, message: &str| {
+            format!(r#"{{"stack": "{stack}", "level": "{level}", "msg": "{message}"}}"#)
+        };
+        let error = format!(
+            "{}\n{}\nstopped",
+            entry("info", "errors are reported"),
+            entry("error", "snapshot is older than its base")
+        );
+        assert_eq!(Summary::from_error(&error, None).text, "snapshot is older than its base");
     }
 
     proptest! {

@@ -209,8 +209,8 @@ impl ToolError {
         details.into()
     }
 
-    /// Adds a line that the model reads below the error, such as what the tool may reach. Its first 500 characters are
-    /// shown.
+    /// Adds a line that the model reads below the error, such as what the tool may reach. Of a longer
+    /// one, the first 500 characters are shown, and that it is cut.
     #[must_use]
     pub fn with_note(self, note: impl Into<Arc<str>>) -> Self {
         let mut details = self.into_details();

@@ -183,7 +183,7 @@ impl Program {
             return Ok(self.without_credentials(out.text(&redactor).into_output(), &redactor));
         }
         let said = err.text(&redactor);
-        let granted = walls.as_ref().and_then(|walled| walled.describe_grants());
+        let described = walls.as_ref().and_then(|walled| walled.describe_walls());
         if let Some(walled) = walls
             && let Some(error) = walled.explain(&said.readable())
         {
@@ -207,8 +207,8 @@ impl Program {
         };
         let error = ToolError::ExecutionFailed(text).with_code(error_code(status));
         // Nothing outside of the program saw a wall, which may be the reason nevertheless.
-        let error = match granted {
-            Some(granted) => error.with_note(format!("granted: {granted}")),
+        let error = match described {
+            Some(described) => error.with_note(described),
             None => error,
         };
         Err(match output {

@@ -1,4 +1,4 @@
-//! Whether modes alone let a program be started.
+//! The file that the kernel runs for a program.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,37 +15,52 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const MAX_INTERPRETERS: u32 = 4;
 const MAX_HEAD: u64 = 256;
 
-/// Returns whether this process may start a program, as far as modes and mounts say: it is asked without Landlock, so
-/// that a start that is refused later was refused by that.
-pub(super) fn can_start(program: &ProgramPlan) -> bool {
+/// The machine of 32-bit programs that this 64-bit one also runs: `EM_386` and `EM_ARM`, elf(5).
+const OTHER_MACHINE: u8 = if cfg!(target_arch = "x86_64") { 3 } else { 40 };
+
+/// Returns the file that the kernel runs for a program, which for a script is its interpreter; `None` if modes or
+/// mounts forbid the start. The walls around files are not checked: a start that fails later was refused by them.
+pub(super) fn find_executable(program: &ProgramPlan) -> Option<PathBuf> {
     let name = Path::new(&program.name);
     if program.name.contains('/') {
-        return can_execute(&program.folder.join(name), MAX_INTERPRETERS);
+        return follow_interpreters(program.folder.join(name), MAX_INTERPRETERS);
     }
     let path = program.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     let mut folders = path.split(':').map(|folder| program.folder.join(folder));
-    folders.any(|folder| can_execute(&folder.join(name), MAX_INTERPRETERS))
+    folders.find_map(|folder| follow_interpreters(folder.join(name), MAX_INTERPRETERS))
 }
 
-fn can_execute(path: &Path, interpreters: u32) -> bool {
-    let is_permitted = accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+/// Returns whether a file is a 32-bit program, whose system calls the filter does not know.
+pub(super) fn is_of_32_bits(path: &Path) -> bool {
+    let head = head(path).unwrap_or_default();
+    let is_class_32 = head.starts_with(b"\x7fELF\x01");
+    is_class_32 && head.get(18..20) == Some(&[OTHER_MACHINE, 0])
+}
+
+fn follow_interpreters(path: PathBuf, interpreters: u32) -> Option<PathBuf> {
+    let is_permitted = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
     if !is_permitted || !path.is_file() {
-        return false;
+        return None;
     }
-    match interpreter(path) {
-        Some(interpreter) => interpreters > 0 && can_execute(&interpreter, interpreters - 1),
-        None => true,
+    match interpreter(&path) {
+        Some(interpreter) => follow_interpreters(interpreter, interpreters.checked_sub(1)?),
+        None => Some(path),
     }
 }
 
 /// Returns the interpreter that a script names.
 fn interpreter(path: &Path) -> Option<PathBuf> {
-    let mut head = Vec::new();
     // A file that can be executed but not read is no script.
-    File::open(path).ok()?.take(MAX_HEAD).read_to_end(&mut head).ok()?;
+    let head = head(path)?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let name = line.trim_ascii().split(|byte| matches!(byte, b' ' | b'\t')).next()?;
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(name)))
+}
+
+fn head(path: &Path) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path).ok()?.take(MAX_HEAD).read_to_end(&mut head).ok()?;
+    Some(head)
 }
 
 #[cfg(test)]
@@ -94,7 +109,26 @@ mod tests {
                 variables: variables.into_iter().collect(),
                 ..ProgramPlan::default()
             };
-            assert_eq!(can_start(&program), expected, "{name} in {path:?}");
+            assert_eq!(find_executable(&program).is_some(), expected, "{name} in {path:?}");
         }
+    }
+
+    /// Spec: N2
+    #[test]
+    fn programs_of_32_bits_are_recognized() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let is_found = |class: u8, machine: u8| {
+            let mut head = vec![0; 64];
+            head[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', class]);
+            head[18] = machine;
+            fs::write(&path, head).unwrap();
+            is_of_32_bits(&path)
+        };
+        assert!(is_found(1, OTHER_MACHINE));
+        // A 64-bit program, one for x32 or an emulator, and a file that is none.
+        assert!(!is_found(2, OTHER_MACHINE) && !is_found(1, 62) && !is_found(1, 8));
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        assert!(!is_of_32_bits(&path) && !is_of_32_bits(folder.path()));
     }
 }

@@ -113,20 +113,6 @@ const OPENS: &[(i64, u8)] = &[
     (libc::SYS_openat, 2),
 ];
 
-/// The calls that send a signal, and in which argument it is.
-const SENDS: &[(i64, u8)] = &[
-    (libc::SYS_kill, 1),
-    (libc::SYS_pidfd_send_signal, 1),
-    (libc::SYS_rt_sigqueueinfo, 1),
-    (libc::SYS_rt_tgsigqueueinfo, 2),
-    (libc::SYS_tgkill, 2),
-    (libc::SYS_tkill, 1),
-];
-
-/// The signals by which the kernel alone reports that a wall held. That of time is left to programs: some collect
-/// garbage with it, and the time that was used shows whether the limit was reached.
-const REPORTS: [i32; 2] = [libc::SIGSYS, libc::SIGXFSZ];
-
 /// `__O_TMPFILE`, without the folder flag that it includes.
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
@@ -140,7 +126,6 @@ pub(super) fn build_deny_rules(plan: &SeccompPlan) -> io::Result<SeccompRules> {
     let mut rules: SeccompRules =
         REFUSED.iter().chain(memories).map(|call| (*call, Vec::new())).collect();
     rules.extend(borrowed_rights()?);
-    rules.extend(claimed_reports()?);
     let by_flag = NAMESPACES.map(|flag| rule(&[has(0, number(flag))]));
     let by_flag = by_flag.into_iter().collect::<io::Result<_>>()?;
     rules.insert(libc::SYS_clone, by_flag);
@@ -173,15 +158,6 @@ fn borrowed_rights() -> io::Result<SeccompRules> {
         Ok((*call, by_bit.collect::<io::Result<_>>()?))
     });
     set.chain(opened).collect()
-}
-
-/// Refuses the signals that only the kernel sends: a program would claim a wall that did not hold it.
-fn claimed_reports() -> io::Result<SeccompRules> {
-    let sends = SENDS.iter().map(|(call, signal)| {
-        let by_signal = REPORTS.map(|report| rule(&[is(*signal, number(report))]));
-        Ok((*call, by_signal.into_iter().collect::<io::Result<_>>()?))
-    });
-    sends.collect()
 }
 
 /// Returns the rules for refused sockets.

@@ -5,9 +5,13 @@ use std::sync::{Mutex, PoisonError};
 /// Maximum number of recorded interventions.
 const MOST_NOTES: usize = 64;
 
-/// The interventions of walls for a program, in order.
+/// The interventions of walls for a program, in order, and possible ones.
 #[derive(Debug, Default)]
-pub(crate) struct Interventions(Mutex<Vec<Intervention>>);
+pub(crate) struct Interventions {
+    seen: Mutex<Vec<Intervention>>,
+    /// Limits and refusals that may have ended the program, without evidence.
+    possible: Mutex<Vec<String>>,
+}
 
 /// An intervention of walls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +21,6 @@ pub(crate) enum Intervention {
         host: String,
         what: String,
     },
-    /// A system call for which the kernel ended the program.
-    Call(String),
     Limit(String),
     /// Attempts to reach hosts without the proxy, which the kernel counted.
     Unrouted(String),
@@ -34,13 +36,22 @@ impl Intervention {
 impl Interventions {
     /// Records an intervention, unless it is already recorded.
     pub(crate) fn add(&self, note: Intervention) {
-        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.len() < MOST_NOTES && !notes.contains(&note) {
             notes.push(note);
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Intervention> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records a limit or a refusal that may have ended the program.
+    pub(crate) fn add_possible(&self, what: String) {
+        self.possible.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    pub(crate) fn possible(&self) -> Vec<String> {
+        self.possible.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::walls::Enforcement;
 use crate::{Network, Rules};
 
 impl Rules {
@@ -18,6 +19,11 @@ impl Rules {
     /// ```
     #[must_use]
     pub fn describe_grants(&self) -> Option<String> {
+        self.describe(|_| Enforcement::Full)
+    }
+
+    /// Returns the grants of the rules, each by its enforcement.
+    pub(crate) fn describe(&self, enforcement: impl Fn(Rule) -> Enforcement) -> Option<String> {
         let files = self
             .is_file_walled()
             .then(|| format!("read {}, write {}", list(&self.read), list(&self.write)));
@@ -27,16 +33,35 @@ impl Rules {
             Network::Loopback => Some("network loopback".to_owned()),
             Network::None => Some("network none".to_owned()),
         };
-        let limits = [
-            self.cpu.map(|most| format!("cpu {} ms", most.as_millis())),
-            self.memory_mib.map(|most| format!("memory {most} MiB")),
-            self.processes.map(|most| format!("processes {most}")),
-            self.file_mib.map(|most| format!("file size {most} MiB")),
-            self.wall.map(|most| format!("wall {} ms", most.as_millis())),
+        let all = [
+            (Rule::Files, files),
+            (Rule::Network, network),
+            (Rule::Cpu, self.cpu.map(|most| format!("cpu {} ms", most.as_millis()))),
+            (Rule::Memory, self.memory_mib.map(|most| format!("memory {most} MiB"))),
+            (Rule::Processes, self.processes.map(|most| format!("processes {most}"))),
+            (Rule::FileSize, self.file_mib.map(|most| format!("file size {most} MiB"))),
+            (Rule::Wall, self.wall.map(|most| format!("wall {} ms", most.as_millis()))),
         ];
-        let all: Vec<String> = [files, network].into_iter().chain(limits).flatten().collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        let enforced = all.into_iter().filter_map(|(rule, text)| match enforcement(rule) {
+            Enforcement::Full => text,
+            Enforcement::Partial => text.map(|text| text + " (in part)"),
+            Enforcement::None => None,
+        });
+        let enforced: Vec<String> = enforced.collect();
+        (!enforced.is_empty()).then(|| enforced.join("; "))
     }
+}
+
+/// A rule that the text lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Cpu,
+    FileSize,
+    Files,
+    Memory,
+    Network,
+    Processes,
+    Wall,
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -24,9 +24,9 @@ impl ProgramExit {
         self.code == Some(0)
     }
 
-    /// Returns whether this signal ended the program, or a process that a shell ran for it.
+    /// Returns whether the end looks like one by this signal, of the program or of a process that a shell ran for it.
     #[cfg(target_os = "linux")]
-    pub(super) fn is_by(&self, signal: i32) -> bool {
+    pub(super) fn looks_like(&self, signal: i32) -> bool {
         self.signal == Some(signal) || self.code == Some(128 + signal)
     }
 }

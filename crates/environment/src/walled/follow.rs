@@ -14,15 +14,13 @@ use crate::proxy::{Intervention, Interventions};
 use crate::support::Groups;
 use crate::{Network, Rules};
 
-/// Signals by which the kernel reports limits and refused calls, and by which it ends: signal(7).
+/// Signals by which the kernel reports limits and refused calls, and by which it ends: signal(7). A program can send
+/// itself each of them (by a timer, by the end of a child process, by a file, by a limit or a filter of its own), so
+/// that none is evidence.
 const KILL: i32 = 9;
 const SYS: i32 = 31;
 const XCPU: i32 = 24;
 const XFSZ: i32 = 25;
-
-/// The part of its time that a program has used at least when the kernel reports the limit: the limit is counted by
-/// ticks, which may miss some of what was used. A program that claims the limit by its exit status has used less.
-const MIN_CPU_PART: u32 = 2;
 
 /// The parts that are needed to follow a program.
 pub(super) struct Following {
@@ -37,6 +35,8 @@ pub(super) struct Following {
 #[derive(Default)]
 struct Reported {
     ended: Option<ProgramExit>,
+    /// The processor time of the program's own process, as the kernel counted it.
+    own_cpu: Duration,
     counted: KernelCounts,
 }
 
@@ -75,8 +75,11 @@ impl Following {
         drop(self.groups);
         let killed = || ProgramExit::new(None, Some(KILL), Duration::ZERO);
         let ended = reported.ended.clone().unwrap_or_else(killed);
-        for note in collect_notes(&self.rules, &ended, &reported.counted) {
+        for note in collect_notes(&self.rules, &ended, &reported) {
             self.notes.add(note);
+        }
+        for possible in possible_reasons(&self.rules, &ended, &reported) {
+            self.notes.add_possible(possible);
         }
         let failed = waited.map_err(|error| error.to_string());
         let _ = end.send(Some(read.and(failed).map(|_| ended)));
@@ -91,9 +94,10 @@ impl Following {
 async fn read(channel: &mut ParentChannel, reported: &mut Reported) -> Result<(), String> {
     loop {
         match channel.receive().await {
-            Ok(Some((Report::Ended { code, signal, cpu_ms }, _))) => {
-                reported.ended =
-                    Some(ProgramExit::new(code, signal, Duration::from_millis(cpu_ms)));
+            Ok(Some((Report::Ended { code, signal, cpu_ms, own_cpu_ms }, _))) => {
+                let cpu = Duration::from_millis(cpu_ms);
+                reported.ended = Some(ProgramExit::new(code, signal, cpu));
+                reported.own_cpu = Duration::from_millis(own_cpu_ms);
             }
             Ok(Some((Report::Closed(counted), _))) => reported.counted = counted,
             Ok(Some((Report::Failed { mechanism, detail }, _))) => {
@@ -106,16 +110,13 @@ async fn read(channel: &mut ParentChannel, reported: &mut Reported) -> Result<()
     }
 }
 
-/// Returns the kernel's reports from signals and counters. The program's own output is not used.
-fn collect_notes(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<Intervention> {
+/// Returns the walls that the kernel counted. The program's own output, exit status and signals are not used.
+fn collect_notes(rules: &Rules, ended: &ProgramExit, reported: &Reported) -> Vec<Intervention> {
     let mut notes: Vec<Intervention> =
-        limits(rules, ended, counted).into_iter().map(Intervention::Limit).collect();
-    if ended.signal == Some(SYS) {
-        let why = "a call of another architecture than this machine's 64-bit one ended the program";
-        notes.push(Intervention::Call(why.to_owned()));
-    }
-    if counted.unrouted > 0 {
-        notes.push(Intervention::Unrouted(describe_unrouted(&rules.network, counted.unrouted)));
+        limits(rules, ended, reported).into_iter().map(Intervention::Limit).collect();
+    let unrouted = reported.counted.unrouted;
+    if unrouted > 0 {
+        notes.push(Intervention::Unrouted(describe_unrouted(&rules.network, unrouted)));
     }
     notes
 }
@@ -132,26 +133,19 @@ fn describe_unrouted(network: &Network, attempts: u64) -> String {
     format!("{times} to reach the network without its proxy, which leads to {granted}")
 }
 
-/// Returns the reached limits, with the usage if it is known.
-fn limits(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<String> {
+/// Returns the limits that the program has reached, as the kernel counted it.
+fn limits(rules: &Rules, ended: &ProgramExit, reported: &Reported) -> Vec<String> {
+    let (used, counted) = (reported.own_cpu, &reported.counted);
     let mut limits = Vec::new();
-    if let Some(most) = rules.cpu {
-        let is_killed = ended.signal == Some(KILL) && ended.cpu >= most;
-        if is_killed || ended.is_by(XCPU) && ended.cpu >= most / MIN_CPU_PART {
-            // The kernel has counted at least this much, even if some processes were not waited for.
-            let (most, used) = (most.as_millis(), ended.cpu.max(most).as_millis());
-            limits.push(format!("cpu {most} ms reached: {used} ms used"));
-        }
+    if let Some(most) = rules.cpu
+        && is_cpu_reached(most, ended, reported)
+    {
+        limits.push(format!("cpu {} ms reached: {} ms used", most.as_millis(), used.as_millis()));
     }
     if let Some(most) = rules.memory_mib
         && counted.killed_for_memory > 0
     {
         limits.push(format!("memory {most} MiB reached"));
-    }
-    if let Some(most) = rules.file_mib
-        && ended.signal == Some(XFSZ)
-    {
-        limits.push(format!("file size {most} MiB reached"));
     }
     if let Some(most) = rules.processes
         && counted.forks_refused > 0
@@ -161,50 +155,104 @@ fn limits(rules: &Rules, ended: &ProgramExit, counted: &KernelCounts) -> Vec<Str
     limits
 }
 
+/// Returns whether a process was ended after it used the time of the limit, which is one of each process. Neither the
+/// signal alone nor the time of several processes shows that.
+fn is_cpu_reached(most: Duration, ended: &ProgramExit, reported: &Reported) -> bool {
+    matches!(ended.signal, Some(KILL | XCPU)) && reported.own_cpu >= most
+}
+
+/// Returns the walls that may have ended the program, by a signal of which nothing else shows the reason.
+fn possible_reasons(rules: &Rules, ended: &ProgramExit, reported: &Reported) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if ended.looks_like(XCPU)
+        && let Some(most) = rules.cpu
+        && !is_cpu_reached(most, ended, reported)
+    {
+        let used = ended.cpu.as_millis();
+        reasons.push(format!("cpu {} ms ({ended}, {used} ms used in all)", most.as_millis()));
+    }
+    if ended.looks_like(XFSZ)
+        && let Some(most) = rules.file_mib
+    {
+        reasons.push(format!("file size {most} MiB ({ended})"));
+    }
+    if ended.looks_like(SYS) {
+        reasons.push(format!("a 32-bit program, whose system calls are refused ({ended})"));
+    }
+    reasons
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Spec: N3
-    #[test]
-    fn only_the_kernels_reports_are_limits() {
-        let rules = Rules::new()
+    fn ended(code: Option<i32>, signal: Option<i32>) -> ProgramExit {
+        ProgramExit::new(code, signal, Duration::from_secs(5))
+    }
+
+    fn reported(own_cpu_ms: u64, counted: KernelCounts) -> Reported {
+        Reported { own_cpu: Duration::from_millis(own_cpu_ms), counted, ..Reported::default() }
+    }
+
+    fn rules() -> Rules {
+        Rules::new()
             .cpu(Duration::from_secs(1))
             .file_mib(1)
             .memory_mib(64)
             .processes(4)
-            .network(Network::None);
+            .network(Network::None)
+    }
+
+    /// Spec: N3
+    #[test]
+    fn only_the_kernels_counts_are_limits() {
         let none = KernelCounts::default();
-        let ended =
-            |code, signal, cpu_ms| ProgramExit::new(code, signal, Duration::from_millis(cpu_ms));
-        let cpu = Intervention::Limit("cpu 1000 ms reached: 1000 ms used".to_owned());
         let limit = |what: &str| vec![Intervention::Limit(what.to_owned())];
-        for (ended, counted, expected) in [
-            (ended(Some(1), None, 5_000), none, vec![]),
-            (ended(None, Some(XCPU), 990), none, vec![cpu.clone()]),
-            (ended(Some(128 + XCPU), None, 990), none, vec![cpu.clone()]),
-            (ended(Some(128 + XCPU), None, 5), none, vec![]),
-            (ended(None, Some(XCPU), 5), none, vec![]),
-            (ended(None, Some(KILL), 1_000), none, vec![cpu]),
-            (ended(None, Some(KILL), 5), none, vec![]),
-            (ended(None, Some(XFSZ), 5), none, limit("file size 1 MiB reached")),
-            (ended(Some(128 + XFSZ), None, 5), none, vec![]),
-            (ended(Some(128 + SYS), None, 5), none, vec![]),
+        let cpu = || limit("cpu 1000 ms reached: 1004 ms used");
+        for (ended, reported, expected) in [
+            (ended(Some(1), None), reported(5_000, none), vec![]),
+            (ended(None, Some(XCPU)), reported(1_004, none), cpu()),
+            (ended(None, Some(KILL)), reported(1_004, none), cpu()),
+            (ended(None, Some(XCPU)), reported(999, none), vec![]),
+            (ended(None, Some(KILL)), reported(999, none), vec![]),
+            (ended(Some(128 + XCPU), None), reported(1_004, none), vec![]),
+            (ended(None, Some(XFSZ)), reported(5, none), vec![]),
+            (ended(None, Some(SYS)), reported(5, none), vec![]),
             (
-                ended(Some(1), None, 5),
-                KernelCounts { forks_refused: 2, ..none },
+                ended(Some(1), None),
+                reported(5, KernelCounts { forks_refused: 2, ..none }),
                 limit("processes 4 reached"),
             ),
             (
-                ended(Some(1), None, 5),
-                KernelCounts { killed_for_memory: 1, ..none },
+                ended(Some(1), None),
+                reported(5, KernelCounts { killed_for_memory: 1, ..none }),
                 limit("memory 64 MiB reached"),
             ),
         ] {
-            assert_eq!(collect_notes(&rules, &ended, &counted), expected, "{ended:?}, {counted:?}");
+            let notes = collect_notes(&rules(), &ended, &reported);
+            assert_eq!(notes, expected, "{ended:?}, {:?}", reported.counted);
         }
-        let killed = collect_notes(&rules, &ended(None, Some(SYS), 5), &none);
-        assert!(matches!(&killed[..], [Intervention::Call(_)]), "{killed:?}");
+    }
+
+    /// Spec: N3
+    #[test]
+    fn signals_are_possible_reasons() {
+        let reported = |own_cpu_ms| reported(own_cpu_ms, KernelCounts::default());
+        let cpu = |how: &str| vec![format!("cpu 1000 ms ({how}, 5000 ms used in all)")];
+        let refused = "a 32-bit program, whose system calls are refused (signal 31)".to_owned();
+        for (ended, reported, expected) in [
+            (ended(Some(1), None), reported(5), vec![]),
+            (ended(None, Some(KILL)), reported(5), vec![]),
+            (ended(None, Some(XCPU)), reported(5), cpu("signal 24")),
+            (ended(None, Some(XCPU)), reported(1_004), vec![]),
+            (ended(Some(128 + XCPU), None), reported(5), cpu("exit status 152")),
+            (ended(None, Some(XFSZ)), reported(5), vec!["file size 1 MiB (signal 25)".to_owned()]),
+            (ended(None, Some(SYS)), reported(5), vec![refused]),
+        ] {
+            assert_eq!(possible_reasons(&rules(), &ended, &reported), expected, "{ended:?}");
+        }
+        let none = possible_reasons(&Rules::new(), &ended(None, Some(XFSZ)), &reported(5));
+        assert!(none.is_empty(), "there is no such limit");
     }
 
     /// Spec: N3

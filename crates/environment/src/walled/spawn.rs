@@ -20,7 +20,7 @@ use super::follow::Following;
 use super::parent::ParentChannel;
 use super::{ProgramInput, Walled, WalledProgram};
 use crate::helper::names::OUTER;
-use crate::plan::{InnerPlan, IsolationPlan, KernelCounts, Outer, ProgramPlan, Report};
+use crate::plan::{InnerPlan, IsolationPlan, KernelCounts, Outer, ProgramPlan, Refusal, Report};
 use crate::proxy::{Interventions, serve};
 use crate::support::Groups;
 use crate::{Network, Walls};
@@ -135,12 +135,18 @@ async fn provide(
     drop(theirs);
     match next(channel).await? {
         (Report::Started, _) => {}
-        (Report::NotStarted { detail, is_denied }, _) => {
+        (Report::NotStarted { detail, refused_by }, _) => {
             let name = &program.name;
-            return Err(if is_denied && has_file_walls(walls) {
-                EnvError::IsolationViolation(format!("program `{name}` is not granted: {detail}"))
-            } else {
-                EnvError::ProvisionFailed(format!("program `{name}` cannot be started: {detail}"))
+            return Err(match refused_by {
+                Some(Refusal::Files) if has_file_walls(walls) => EnvError::IsolationViolation(
+                    format!("program `{name}` is not granted: {detail}"),
+                ),
+                Some(Refusal::Architecture) => EnvError::IsolationViolation(format!(
+                    "program `{name}` is not started: {detail}"
+                )),
+                _ => EnvError::ProvisionFailed(format!(
+                    "program `{name}` cannot be started: {detail}"
+                )),
             });
         }
         (other, _) => return Err(error_from_report(&other)),
@@ -190,8 +196,8 @@ fn error_from_report(report: &Report) -> EnvError {
         Report::Closed(KernelCounts { killed_for_memory: 1.., .. }) => {
             EnvError::ResourceExceeded("memory reached while the program was started".to_owned())
         }
-        // Without namespaces, a program can do that before its start is reported.
-        Report::Closed(_) => EnvError::IsolationViolation("the inner helper was killed".to_owned()),
+        // Without namespaces, a program can end it before its own start is reported, and so can others.
+        Report::Closed(_) => EnvError::Other("the inner helper was killed".into()),
         other => provision_error("helper", format!("it reported {other:?}")),
     }
 }
@@ -237,4 +243,20 @@ fn name_proxy(variables: &mut BTreeMap<String, String>, port: Option<u16>) {
 
 fn provision_error(mechanism: &str, detail: impl std::fmt::Display) -> EnvError {
     EnvError::ProvisionFailed(format!("{mechanism}: {detail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::Failure;
+
+    use super::*;
+
+    /// Spec: N3. Who killed the helper is not known.
+    #[test]
+    fn killed_helper_is_no_violation() {
+        let killed = error_from_report(&Report::Closed(KernelCounts::default()));
+        assert_eq!(killed.code(), "env.other");
+        let counted = KernelCounts { killed_for_memory: 1, ..KernelCounts::default() };
+        assert_eq!(error_from_report(&Report::Closed(counted)).code(), "env.resource_exceeded");
+    }
 }

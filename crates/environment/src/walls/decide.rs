@@ -1,9 +1,10 @@
 //! The mechanism for each rule on this machine, and the rules without one.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
-use crate::rules::ListedPaths;
+use crate::rules::{ListedPaths, Rule};
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
 /// Number of helper processes that count as the program's: in a control group the inner one, for a user also the outer
@@ -21,6 +22,18 @@ const SCOPES_ABI: u32 = 6;
 const GROUPS: &str = "/sys/fs/cgroup";
 
 const MIB: u64 = 1024 * 1024;
+
+/// The smallest part of a second between a CPU limit and the whole second at which the kernel ends a process.
+const CPU_MARGIN_MS: u128 = 250;
+
+/// The degree to which a rule is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Enforcement {
+    Full,
+    /// Some of what the rule forbids is refused.
+    Partial,
+    None,
+}
 
 /// The mechanisms that enforce the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,8 +128,7 @@ impl EnforcementPlan {
     fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
         let bytes = |mib: u64| mib.saturating_mul(MIB);
         let is_guarded = self.is_guarded();
-        self.limits.cpu_seconds =
-            rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
+        self.limits.cpu_seconds = rules.cpu.map(cpu_seconds);
         self.limits.file_bytes = rules.file_mib.map(bytes);
         if let Some(most) = rules.processes {
             if is_guarded && support.has(Mechanism::PidsGroup) {
@@ -168,6 +180,25 @@ impl EnforcementPlan {
         }
     }
 
+    /// Returns the enforcement of a rule.
+    pub(crate) fn enforcement(&self, rule: Rule) -> Enforcement {
+        let lacks = |name: &str| self.not_enforced.iter().any(|lacking| lacking.rule == name);
+        let full = |is_full: bool| if is_full { Enforcement::Full } else { Enforcement::None };
+        match rule {
+            Rule::Cpu | Rule::FileSize => full(!lacks("limits")),
+            Rule::Files => full(!lacks("files")),
+            Rule::Memory if self.group_memory.is_none() && lacks("limits") => Enforcement::None,
+            // The address space of each process is limited.
+            Rule::Memory if lacks("memory") => Enforcement::Partial,
+            Rule::Network if !lacks("network") => Enforcement::Full,
+            // All sockets but those of TCP are refused.
+            Rule::Network if self.seccomp.is_some() => Enforcement::Partial,
+            Rule::Network => Enforcement::None,
+            Rule::Processes => full(!lacks("processes")),
+            Rule::Memory | Rule::Wall => Enforcement::Full,
+        }
+    }
+
     /// Returns whether the program cannot write the groups that limit it.
     fn is_guarded(&self) -> bool {
         self.namespaces || self.walls_groups()
@@ -192,7 +223,10 @@ impl EnforcementPlan {
     }
 }
 
-fn seconds(seconds: u128) -> u64 {
+/// Returns the whole second at which the kernel ends a process. It samples the used time by ticks: without a margin, the
+/// exact time would often be below the limit, and would not show that the limit was reached.
+fn cpu_seconds(most: Duration) -> u64 {
+    let seconds = (most.as_millis() + CPU_MARGIN_MS).div_ceil(1_000);
     u64::try_from(seconds).unwrap_or(u64::MAX)
 }
 
@@ -259,6 +293,51 @@ mod tests {
             let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
             let named: Vec<_> = decision.not_enforced.iter().map(|it| it.rule).collect();
             assert_eq!(named, lacks, "{rules:?} without {missing:?}, ABI {abi}");
+        }
+    }
+
+    /// Spec: N2, T5
+    #[test]
+    fn grants_without_walls_are_left_out() {
+        use Mechanism::{Landlock, MemoryGroup, NetworkNamespace, Rlimits, Seccomp};
+        let rules = Rules::new()
+            .read(["/data"])
+            .network(Network::Hosts(vec!["a.example".to_owned()]))
+            .cpu(Duration::from_secs(1))
+            .memory_mib(64)
+            .processes(9);
+        let [files, network, limits] = [
+            "read /data, write none",
+            "network a.example",
+            "cpu 1000 ms; memory 64 MiB; processes 9",
+        ];
+        let all = format!("{files}; {network}; {limits}");
+        let in_part = format!("{files}; {network} (in part); {limits}");
+        for (missing, abi, expected) in [
+            (&[][..], 7, all.as_str()),
+            (&[Landlock], 0, &format!("{network}; {limits}")),
+            (&[NetworkNamespace], 7, &in_part),
+            (&[NetworkNamespace, Seccomp], 7, &format!("{files}; {limits}")),
+            (
+                &[Landlock, MemoryGroup],
+                0,
+                &format!("{network}; cpu 1000 ms; memory 64 MiB (in part); processes 9"),
+            ),
+            (&[Rlimits], 7, &format!("{files}; {network}; memory 64 MiB; processes 9")),
+            (&[Rlimits, MemoryGroup], 7, &format!("{files}; {network}; processes 9")),
+        ] {
+            let listed = ListedPaths { read: rules.read.clone(), write: rules.write.clone() };
+            let decision = EnforcementPlan::new(&rules, listed, &Support::without(missing, abi));
+            let described = rules.describe(|rule| decision.enforcement(rule));
+            assert_eq!(described.as_deref(), Some(expected), "without {missing:?}, ABI {abi}");
+        }
+    }
+
+    /// Spec: N3. The exact time of a process that the kernel ended has to be above the limit.
+    #[test]
+    fn cpu_limits_leave_a_margin() {
+        for (ms, expected) in [(1, 1), (750, 1), (751, 2), (1_000, 2), (1_750, 2), (60_000, 61)] {
+            assert_eq!(cpu_seconds(Duration::from_millis(ms)), expected, "{ms} ms");
         }
     }
 }

@@ -10,7 +10,7 @@ use layer0::Failure;
 use tempfile::TempDir;
 
 use crate::network::ASK;
-use crate::support::{block_on, has_python, program, run, walls};
+use crate::support::{block_on, has_python, program, python, run, walls};
 
 /// A folder with what is granted, and a secret that is not.
 fn folder() -> TempDir {
@@ -96,7 +96,7 @@ os._exit(1)"
         }
         for (script, expected) in [
             ("while :; do :; done", EXCEEDED),
-            ("exec head -c 3000000 /dev/zero > out/large", EXCEEDED),
+            ("exec head -c 3000000 /dev/zero > out/large", UNSEEN),
         ] {
             assert_eq!(code(&walls, path, "sh", script).await, expected, "{script}");
         }
@@ -125,13 +125,117 @@ pub(crate) fn claims_of_programs_are_not_believed() {
             "exit 153",
             "exit 159",
             "kill -XCPU $$",
-            "kill -XFSZ $$; exit 1",
-            "kill -SYS $$; exit 1",
+            "kill -XFSZ $$",
+            "kill -SYS $$",
+            "ulimit -f 0; exec head -c 1000 /dev/zero > out/small",
             // A script without its x bit is none, walls or not.
             "./out/plain",
             "cat out/missing",
         ] {
             assert_eq!(code(&walls, path, "sh", script).await, UNSEEN, "{script}");
+        }
+    });
+}
+
+/// The ways to end by a signal that the kernel also sends for a wall, without `kill`. `LIBC` is the C library, `CALL` its
+/// function for system calls, and `SIGNAL` the number.
+const SIGNALS: [(&str, &str); 4] = [
+    (
+        "timer",
+        "
+timer, event = ctypes.c_void_p(), (ctypes.c_int * 16)(0, 0, SIGNAL)
+assert LIBC.timer_create(1, event, ctypes.byref(timer)) == 0
+LIBC.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, 1000000), None)
+time.sleep(9)",
+    ),
+    (
+        "end of a child process",
+        "
+clone = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+if LIBC.syscall(clone, SIGNAL, 0, 0, 0, 0) == 0:
+    os._exit(0)
+time.sleep(9)",
+    ),
+    (
+        "file",
+        "
+one, other = os.pipe()
+fcntl.fcntl(one, 10, SIGNAL)
+fcntl.fcntl(one, fcntl.F_SETOWN, os.getpid())
+fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC)
+os.write(other, b'x')
+time.sleep(9)",
+    ),
+    (
+        "signal of its own",
+        "
+os.kill(os.getpid(), SIGNAL)",
+    ),
+];
+
+/// Spec: N3. A signal is no evidence: a program can send itself each, whatever the filter of system calls refuses.
+pub(crate) fn signals_of_programs_are_not_believed() {
+    if !has_python() {
+        return;
+    }
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()).processes(64));
+        for signal in [24, 25, 31] {
+            for (way, lines) in SIGNALS {
+                let script = format!(
+                    "
+import ctypes, fcntl, os, signal, time
+SIGNAL, LIBC = {signal}, ctypes.CDLL(None)
+signal.signal(SIGNAL, signal.SIG_DFL)
+{lines}"
+                );
+                let done = python(&walls, &script).await;
+                assert_eq!(done.ended.signal, Some(signal), "{way}: {done:?}");
+                assert!(done.broken.is_empty(), "signal {signal} by a {way}: {done:?}");
+                let described = done.described.unwrap();
+                assert!(described.contains(&format!("(signal {signal}")), "{described}");
+            }
+        }
+    });
+}
+
+/// Spec: N3. A program can have a filter of its own, which ends it by the same signal.
+pub(crate) fn filters_of_programs_are_not_believed() {
+    if !has_python() {
+        return;
+    }
+    let folder = folder();
+    block_on(async {
+        // Refuses `getppid` and ends the process: load the number, compare, return.
+        let script = "
+import ctypes, os, struct
+number = {'x86_64': 110, 'aarch64': 173}[os.uname().machine]
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7fff0000)]
+filter = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+program = struct.pack('HxxxxxxQ', len(lines), ctypes.addressof(filter))
+assert ctypes.CDLL(None).prctl(22, 2, program, 0, 0) == 0
+os.getppid()";
+        let done = python(&walls(rules(folder.path())), script).await;
+        assert_eq!(done.ended.signal, Some(31), "{done:?}");
+        assert!(done.broken.is_empty(), "{done:?}");
+    });
+}
+
+/// Spec: N3. The limit is one of each process: a smaller one of the program's own, or the time of several processes, is
+/// not that limit.
+pub(crate) fn cpu_claims_of_programs_are_not_believed() {
+    block_on(async {
+        let walls = walls(Rules::new().cpu(Duration::from_millis(1_500)));
+        let spin = "sh -c 'ulimit -S -t 1; while :; do :; done'";
+        for script in [
+            "ulimit -t 1; while :; do :; done".to_owned(),
+            format!("{spin}; {spin}; kill -XCPU $$"),
+            format!("{spin}; {spin}; kill -KILL $$"),
+            format!("{spin}; {spin}; exit 152"),
+        ] {
+            let done = run(&walls, program("sh", &["-c", &script], Path::new("/"))).await;
+            assert!(!done.ended.is_success() && done.broken.is_empty(), "{script}: {done:?}");
         }
     });
 }
@@ -175,21 +279,33 @@ fn program_of_32_bits() -> Vec<u8> {
     bytes
 }
 
-/// Spec: N2, N3. The kernel ends it, and says so by its signal.
+/// Spec: N2, N3. A signal would be no evidence, and so the program is not started.
 pub(crate) fn program_of_another_architecture_is_a_violation() {
     let folder = folder();
     let path = folder.path().join("out/old");
     fs::write(&path, program_of_32_bits()).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     let runs = std::process::Command::new(&path).status().is_ok_and(|status| status.success());
-    if !runs {
-        println!("skipped: this machine runs no programs of 32 bits");
-        return;
-    }
+    let by_script = folder.path().join("out/by_script");
+    fs::write(&by_script, format!("#!{}\n", path.display())).unwrap();
+    fs::set_permissions(&by_script, fs::Permissions::from_mode(0o755)).unwrap();
     block_on(async {
         let walls = walls(rules(folder.path()));
-        let done = run(&walls, program(path.to_str().unwrap(), &[], folder.path())).await;
-        assert_eq!(done.ended.signal, Some(31), "{done:?}");
-        assert_eq!(done.explained.unwrap().code(), "env.isolation_violation");
+        for path in [&path, &by_script] {
+            let program = program(path.to_str().unwrap(), &[], folder.path());
+            let error = walls.command(program).spawn().await.map(drop).unwrap_err();
+            assert_eq!(error.code(), "env.isolation_violation", "{error}");
+            assert!(error.what().contains("it is a 32-bit program"), "{}", error.what());
+        }
+        if !runs {
+            println!("skipped: this machine runs no programs of 32 bits");
+            return;
+        }
+        // One that a program starts is ended, and only its signal says so.
+        let script = format!("exec {}", path.display());
+        let done = run(&walls, program("sh", &["-c", &script], folder.path())).await;
+        assert!(done.ended.signal == Some(31) && done.broken.is_empty(), "{done:?}");
+        let described = done.described.unwrap();
+        assert!(described.starts_with("may be the reason: a 32-bit program"), "{described}");
     });
 }

@@ -46,8 +46,11 @@ fn main() {
     } else {
         let mut trials = checks![
             escapes::claims_of_programs_are_not_believed,
+            escapes::cpu_claims_of_programs_are_not_believed,
             escapes::codes_of_silent_escapes_are_what_was_seen,
             escapes::program_of_another_architecture_is_a_violation,
+            escapes::filters_of_programs_are_not_believed,
+            escapes::signals_of_programs_are_not_believed,
             escapes::program_without_its_x_bit_is_no_violation,
             files::attributes_outside_are_not_written,
             files::changes_are_not_told_of,

@@ -18,6 +18,7 @@ pub(crate) struct Outcome {
     pub(crate) err: String,
     pub(crate) broken: Vec<EnvError>,
     pub(crate) explained: Option<EnvError>,
+    pub(crate) described: Option<String>,
 }
 
 impl Outcome {
@@ -73,7 +74,8 @@ pub(crate) async fn finish(mut walled: Walled) -> Outcome {
     let ended = walled.wait().await.unwrap();
     let [out, err] = [out, err].map(|text| String::from_utf8_lossy(&text).into_owned());
     let explained = walled.explain(&err);
-    Outcome { ended, out, err, broken: walled.broken(), explained }
+    let (broken, described) = (walled.broken(), walled.describe_walls());
+    Outcome { ended, out, err, broken, explained, described }
 }
 
 /// Runs a Python script without walls, to show that an attack works there.

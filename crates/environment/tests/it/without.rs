@@ -35,6 +35,8 @@ pub(crate) fn hosts_run_by_best_effort() {
         let walls = walls(hosts().best_effort());
         let rules: Vec<_> = walls.not_enforced().iter().map(|it| it.rule).collect();
         assert_eq!(rules, ["network"]);
+        let granted = walls.describe_grants();
+        assert_eq!(granted.as_deref(), Some("network api.example.com (in part)"));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let script = format!(

@@ -21,31 +21,47 @@ pub(super) fn telling_line(text: &str) -> String {
         return clean(message);
     }
     let lines = ends(text);
-    let ranked = (0..lines.len()).map(|at| (rank_at(&lines, at), at));
+    let ranked = lines.iter().enumerate().map(|(at, line)| {
+        let before = at.checked_sub(1).and_then(|before| lines.get(before));
+        (line.rank_behind(before), at)
+    });
     // The first of the lines with the highest rank.
     let best = ranked.max_by(|(rank, at), (other, behind)| rank.cmp(other).then(behind.cmp(at)));
     let Some((_, at)) = best else { return String::new() };
-    match log_entry(&lines[at]) {
-        Some((message, _)) => clean(&message),
-        None => with_details(&lines[at..]),
+    match &lines[at].entry {
+        Some((message, _)) => clean(message),
+        None => with_details(lines[at..].iter().map(|line| line.shown.as_str())),
     }
 }
 
-/// Returns the rank of a line among others: one behind a warning of Python is its source.
-fn rank_at(lines: &[String], at: usize) -> Rank {
-    let before = at.checked_sub(1).and_then(|before| lines.get(before));
-    match lines.get(at).map(|line| rank_of_line(line)) {
-        Some(Rank::Plain) if before.is_some_and(|before| is_source_warning(before)) => Rank::Noise,
-        rank => rank.unwrap_or(Rank::Signs),
-    }
+/// A line of an output.
+struct OutputLine {
+    /// Its first characters, without invisible ones.
+    shown: String,
+    /// The message of an entry of a log in JSON, and whether it reports a failure.
+    entry: Option<(String, bool)>,
 }
 
-/// Returns the rank of a line, which may be an entry of a log in JSON.
-fn rank_of_line(line: &str) -> Rank {
-    match log_entry(line) {
-        Some((_, true)) => Rank::Failure,
-        Some((_, false)) => Rank::Noise,
-        None => rank(line),
+impl OutputLine {
+    fn new(line: &str) -> Self {
+        let shown = clean(line);
+        // An entry may be longer than what is shown of a line.
+        Self { entry: log_entry(line.trim()).or_else(|| log_entry(&shown)), shown }
+    }
+
+    /// Returns the rank of the line behind another one: one behind a warning of Python is its source.
+    fn rank_behind(&self, before: Option<&Self>) -> Rank {
+        match self.entry {
+            Some((_, true)) => return Rank::Failure,
+            Some((_, false)) => return Rank::Noise,
+            None => {}
+        }
+        match rank(&self.shown) {
+            Rank::Plain if before.is_some_and(|before| is_source_warning(&before.shown)) => {
+                Rank::Noise
+            }
+            rank => rank,
+        }
     }
 }
 
@@ -56,7 +72,7 @@ pub(super) fn says_less(line: &str, other: &str) -> bool {
 }
 
 /// Returns the first and the last lines of a text that have any characters, without invisible ones.
-fn ends(text: &str) -> Vec<String> {
+fn ends(text: &str) -> Vec<OutputLine> {
     let lines = || text.split('\n').map(last_shown).filter(|line| !line.trim().is_empty());
     let mut ends: Vec<&str> = lines().take(MAX_LINES).collect();
     if ends.len() == MAX_LINES {
@@ -65,7 +81,7 @@ fn ends(text: &str) -> Vec<String> {
         let tail: Vec<&str> = tail.collect();
         ends.extend(tail.into_iter().rev());
     }
-    ends.into_iter().map(clean).collect()
+    ends.into_iter().map(OutputLine::new).collect()
 }
 
 /// Returns the part of a line that a terminal shows at the end: a carriage return starts the line again. `curl` ends
@@ -76,15 +92,15 @@ fn last_shown(line: &str) -> &str {
 }
 
 /// Returns a line, followed by its details if it only announces them.
-fn with_details(lines: &[String]) -> String {
-    let Some((line, more)) = lines.split_first() else { return String::new() };
+fn with_details<'a>(mut lines: impl Iterator<Item = &'a str>) -> String {
+    let Some(line) = lines.next() else { return String::new() };
     let details = if line.contains(" validation error") {
         2
     } else {
         usize::from(line.ends_with(':') || line.starts_with("--- FAIL") || line.starts_with('●'))
     };
     let mut line = line.trim_start_matches(['│', ' ']).to_owned();
-    for detail in more.iter().take(details) {
+    for detail in lines.take(details) {
         if line.len() > ENOUGH_BYTES {
             break;
         }
@@ -104,7 +120,7 @@ fn last_exception(text: &str) -> Option<String> {
     if said.is_empty() {
         return named_exception(text);
     }
-    Some(with_details(&said))
+    Some(with_details(said.iter().map(String::as_str)))
 }
 
 /// Returns the first exception that a text names, else its last line. The lines of an exception group are framed by

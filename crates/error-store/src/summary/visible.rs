@@ -1,5 +1,7 @@
 //! The visible characters of a line.
 
+use backstop_event_log::{is_harmful, is_joiner_needed};
+
 /// Maximum characters read from a line: a summary has no room for more.
 const MAX_READ: usize = 800;
 
@@ -12,12 +14,13 @@ pub(super) fn clean(line: &str) -> String {
     visible(line).collect::<String>().trim().to_owned()
 }
 
-/// Removes escape sequences, and replaces control characters with spaces.
+/// Removes escape sequences, and replaces [harmful](is_harmful) characters with spaces: a secret that one divides must
+/// not be joined.
 pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
-    let is_blank = |c: char| c.is_whitespace() || is_hidden(c);
+    let is_blank = |c: char| c.is_whitespace() || is_harmful(c) && !c.is_control();
     let mut chars = line.trim_start_matches(is_blank).chars();
     let mut budget = MAX_READ;
-    let mut hidden = 0;
+    let (mut hidden, mut shown) = (0, None);
     std::iter::from_fn(move || {
         while budget > 0 {
             budget -= 1;
@@ -25,9 +28,13 @@ pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
             match chars.next()? {
                 '\u{1b}' => skip_escape(&mut chars),
                 '\u{9b}' => skip_parameters(&mut chars),
+                '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}' => skip_string(&mut chars),
                 c => {
                     hidden = 0;
-                    return Some(if c.is_control() || is_hidden(c) { ' ' } else { c });
+                    let after = chars.clone().next();
+                    let is_shown = !is_harmful(c) || is_joiner_needed(shown, c, after);
+                    shown = Some(if is_shown { c } else { ' ' });
+                    return shown;
                 }
             }
             hidden += before - chars.as_str().len();
@@ -40,33 +47,23 @@ pub(super) fn visible(line: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Returns whether a character has no width, or changes the direction of those behind it. A space takes its place: a
-/// secret that it divides must not be joined.
-const fn is_hidden(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
 /// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`
 /// or `ESC ] … ESC \`, or `ESC`, intermediates and one final character.
 fn skip_escape(chars: &mut std::str::Chars<'_>) {
     match chars.next() {
         Some('[') => skip_parameters(chars),
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            while let Some(c) = chars.next() {
-                match c {
-                    '\u{7}' | '\u{9c}' => return,
-                    '\u{1b}' => {
-                        let _end = chars.next();
-                        return;
-                    }
-                    _ => {}
-                }
-            }
-        }
+        Some(']' | 'P' | 'X' | '^' | '_') => skip_string(chars),
         Some(' '..='/') => {
             let _final = chars.find(|c| !(' '..='/').contains(c));
         }
         _ => {}
+    }
+}
+
+/// Skips the rest of a control string, up to `BEL`, `ST` or `ESC \`.
+fn skip_string(chars: &mut std::str::Chars<'_>) {
+    if chars.find(|c| matches!(c, '\u{7}' | '\u{9c}' | '\u{1b}')) == Some('\u{1b}') {
+        let _end = chars.next();
     }
 }
 

@@ -14,6 +14,9 @@ pub(super) const HEADINGS: &[&str] = &[
     "what went wrong",
     "failing",
     "short test summary info",
+    // Of a command's outputs, which are stored below these.
+    "standard output",
+    "standard error",
 ];
 
 /// The beginnings of lines that are no failure.
@@ -140,6 +143,7 @@ pub(super) const MENTIONS: &[&str] = &[
     ": no ",
     "abort",
     "can't",
+    "cancelled",
     "cannot",
     "conflict",
     "could not",

@@ -58,7 +58,7 @@ impl<'a> Failing<'a> {
         self
     }
 
-    /// Returns the event of a failure whose text is bounded and complete. For an interruption, it includes the known
+    /// Returns the event of a failure whose text is bounded and complete, but for the error's note. For an interruption, it includes the known
     /// cause, such as the way a server died.
     pub(crate) fn respond(&self, error: &ToolError, text: &str) -> EventKind {
         let text = self.redactor.redact(text);
@@ -69,7 +69,8 @@ impl<'a> Failing<'a> {
             }
             _ => Cow::Borrowed(message),
         };
-        self.build_tool_responded(error, &text, &message, None)
+        let shown = self.with_note(error, text.to_string());
+        self.build_tool_responded(error, &shown, &message, None)
     }
 
     /// Records a failure from the tool's own code: the whole text in the store, one line for the model. Without a
@@ -155,8 +156,14 @@ impl<'a> Failing<'a> {
     fn with_note(&self, error: &ToolError, text: String) -> String {
         let Some(note) = error.note() else { return text };
         let note = self.redactor.redact(note);
-        let note: String = note.chars().take(MAX_NOTE_CHARS).collect();
-        format!("{text}\n[{}]", note.replace('\n', " "))
+        let shown: String = note.chars().take(MAX_NOTE_CHARS).collect();
+        let shown = shown.replace('\n', " ");
+        match note.chars().count() {
+            all if all > MAX_NOTE_CHARS => {
+                format!("{text}\n[{shown}... (cut: {MAX_NOTE_CHARS} of {all} characters shown)]")
+            }
+            _ => format!("{text}\n[{shown}]"),
+        }
     }
 
     /// Returns the text of a wall that held, which is bounded and states what is granted.

@@ -7,6 +7,7 @@ use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_event_log::EventLog;
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, ReopenRequest, replay};
+use backstop_tool::{ToolError, tool};
 use layer0::event::EventKind;
 use layer0::stop::Stop;
 use serde_json::json;
@@ -75,7 +76,7 @@ impl backstop_tool::Tool for Writer {
         &self,
         arguments: &backstop_tool::Arguments,
         context: &backstop_tool::ToolContext,
-    ) -> Result<backstop_tool::JsonText, backstop_tool::ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         context.written.read_with(|| Some("Traceback (most recent call last):\nx\n".into()));
         if arguments["hang"] == true {
             self.clock.sleep(std::time::Duration::from_secs(3_600)).await;
@@ -201,4 +202,31 @@ async fn keys_do_not_stream_to_listeners_either() {
     while let Some(live) = listener.next().await {
         assert!(!format!("{live:?}").contains(key), "{live:?}");
     }
+}
+
+/// Spec: T3, S5. Of a note that is too long, the model reads that it is cut.
+#[tokio::test]
+async fn notes_are_shown_below_every_failure() {
+    /// Fails with a note.
+    #[tool]
+    async fn noted(kind: String, chars: usize) -> Result<String, ToolError> {
+        let error = match kind.as_str() {
+            "unavailable" => ToolError::Unavailable("closed".into()),
+            _ => ToolError::ExecutionFailed("boom".into()),
+        };
+        Err(error.with_note("é".repeat(chars)))
+    }
+    let bench = Bench::new();
+    let noted_calls = [("failed", 500), ("failed", 501), ("unavailable", 3)];
+    let batch = noted_calls.iter().enumerate().map(|(at, (kind, chars))| {
+        call(&format!("c{at}"), "noted", json!({"kind": kind, "chars": chars}))
+    });
+    let answers = vec![calls(batch.collect::<Vec<_>>()), says("done")];
+    let outcome = bench.run(bench.agent(answers).tool(noted)).await.unwrap();
+    let texts = tool_texts(&outcome);
+    let last = |at: usize| texts[at].0.lines().last().unwrap().to_owned();
+    let whole = "é".repeat(500);
+    assert_eq!(last(0), format!("[{whole}]"));
+    assert_eq!(last(1), format!("[{whole}... (cut: 500 of 501 characters shown)]"));
+    assert_eq!(texts[2].0, "Tool 'noted' is not available: closed\n[ééé]");
 }
