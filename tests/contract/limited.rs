@@ -43,7 +43,9 @@ impl Provider for TextProvider {
             }
             messages.push(message);
         }
-        self.0.complete(&ModelRequest { messages, ..request.clone() }).await
+        let mut asked = request.clone();
+        asked.messages = messages;
+        self.0.complete(&asked).await
     }
 }
 
