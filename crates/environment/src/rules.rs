@@ -1,6 +1,7 @@
 //! Rights of a walled program.
 
 mod check;
+mod enforcement;
 mod grants;
 mod host;
 mod listed;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use check::check;
-pub(crate) use grants::Rule;
+pub(crate) use enforcement::{Enforcement, RuleKind};
 pub(crate) use host::HostRule;
 pub(crate) use listed::ListedPaths;
 pub(crate) use system::DEVICES;

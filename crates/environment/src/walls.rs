@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use layer0::error::EnvError;
 
-pub(crate) use decide::{Enforcement, EnforcementPlan};
+pub(crate) use decide::EnforcementPlan;
 
 use crate::proxy::HostGate;
 use crate::rules::check;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::walls::Enforcement;
+use super::enforcement::{Enforcement, RuleKind};
 use crate::{Network, Rules};
 
 impl Rules {
@@ -23,7 +23,7 @@ impl Rules {
     }
 
     /// Returns the grants of the rules, each by its enforcement.
-    pub(crate) fn describe(&self, enforcement: impl Fn(Rule) -> Enforcement) -> Option<String> {
+    pub(crate) fn describe(&self, enforcement: impl Fn(RuleKind) -> Enforcement) -> Option<String> {
         let files = self
             .is_file_walled()
             .then(|| format!("read {}, write {}", list(&self.read), list(&self.write)));
@@ -34,13 +34,13 @@ impl Rules {
             Network::None => Some("network none".to_owned()),
         };
         let all = [
-            (Rule::Files, files),
-            (Rule::Network, network),
-            (Rule::Cpu, self.cpu.map(|most| format!("cpu {} ms", most.as_millis()))),
-            (Rule::Memory, self.memory_mib.map(|most| format!("memory {most} MiB"))),
-            (Rule::Processes, self.processes.map(|most| format!("processes {most}"))),
-            (Rule::FileSize, self.file_mib.map(|most| format!("file size {most} MiB"))),
-            (Rule::Wall, self.wall.map(|most| format!("wall {} ms", most.as_millis()))),
+            (RuleKind::Files, files),
+            (RuleKind::Network, network),
+            (RuleKind::Cpu, self.cpu.map(|most| format!("cpu {} ms", most.as_millis()))),
+            (RuleKind::Memory, self.memory_mib.map(|most| format!("memory {most} MiB"))),
+            (RuleKind::Processes, self.processes.map(|most| format!("processes {most}"))),
+            (RuleKind::FileSize, self.file_mib.map(|most| format!("file size {most} MiB"))),
+            (RuleKind::Wall, self.wall.map(|most| format!("wall {} ms", most.as_millis()))),
         ];
         let enforced = all.into_iter().filter_map(|(rule, text)| match enforcement(rule) {
             Enforcement::Full => text,
@@ -50,18 +50,6 @@ impl Rules {
         let enforced: Vec<String> = enforced.collect();
         (!enforced.is_empty()).then(|| enforced.join("; "))
     }
-}
-
-/// A rule that the text lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    Cpu,
-    FileSize,
-    Files,
-    Memory,
-    Network,
-    Processes,
-    Wall,
 }
 
 fn list(paths: &[PathBuf]) -> String {

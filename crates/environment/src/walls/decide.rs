@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
-use crate::rules::{ListedPaths, Rule};
+use crate::rules::{Enforcement, ListedPaths, RuleKind};
 use crate::{Mechanism, Network, NotEnforced, Rules, Support};
 
 /// Number of helper processes that count as the program's: in a control group the inner one, for a user also the outer
@@ -25,15 +25,6 @@ const MIB: u64 = 1024 * 1024;
 
 /// The smallest part of a second between a CPU limit and the whole second at which the kernel ends a process.
 const CPU_MARGIN_MS: u128 = 250;
-
-/// The degree to which a rule is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Enforcement {
-    Full,
-    /// Some of what the rule forbids is refused.
-    Partial,
-    None,
-}
 
 /// The mechanisms that enforce the rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -181,21 +172,21 @@ impl EnforcementPlan {
     }
 
     /// Returns the enforcement of a rule.
-    pub(crate) fn enforcement(&self, rule: Rule) -> Enforcement {
+    pub(crate) fn enforcement(&self, rule: RuleKind) -> Enforcement {
         let lacks = |name: &str| self.not_enforced.iter().any(|lacking| lacking.rule == name);
         let full = |is_full: bool| if is_full { Enforcement::Full } else { Enforcement::None };
         match rule {
-            Rule::Cpu | Rule::FileSize => full(!lacks("limits")),
-            Rule::Files => full(!lacks("files")),
-            Rule::Memory if self.group_memory.is_none() && lacks("limits") => Enforcement::None,
+            RuleKind::Cpu | RuleKind::FileSize => full(!lacks("limits")),
+            RuleKind::Files => full(!lacks("files")),
+            RuleKind::Memory if self.group_memory.is_none() && lacks("limits") => Enforcement::None,
             // The address space of each process is limited.
-            Rule::Memory if lacks("memory") => Enforcement::Partial,
-            Rule::Network if !lacks("network") => Enforcement::Full,
+            RuleKind::Memory if lacks("memory") => Enforcement::Partial,
+            RuleKind::Network if !lacks("network") => Enforcement::Full,
             // All sockets but those of TCP are refused.
-            Rule::Network if self.seccomp.is_some() => Enforcement::Partial,
-            Rule::Network => Enforcement::None,
-            Rule::Processes => full(!lacks("processes")),
-            Rule::Memory | Rule::Wall => Enforcement::Full,
+            RuleKind::Network if self.seccomp.is_some() => Enforcement::Partial,
+            RuleKind::Network => Enforcement::None,
+            RuleKind::Processes => full(!lacks("processes")),
+            RuleKind::Memory | RuleKind::Wall => Enforcement::Full,
         }
     }
 
