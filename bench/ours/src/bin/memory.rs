@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A process has one log and one error store, whatever agents it has.
     let errors: Arc<dyn ErrorStore> = Arc::new(MemoryErrorStore::new());
     let agent = |provider: &Arc<dyn Provider>, log: &Arc<dyn EventLog>| -> Agent {
-        let agent = AgentBuilder::from_shared(Arc::clone(provider)).instructions("You add.").tool(add);
+        let agent =
+            AgentBuilder::from_shared(Arc::clone(provider)).instructions("You add.").tool(add);
         let agent = agent.stream(false).require_approval("add").shared_log(Arc::clone(log));
         agent.shared_error_store(Arc::clone(&errors)).build().expect("it is complete")
     };
