@@ -1,9 +1,9 @@
 //! The outcome of a call, from the record of its run.
 
 use backstop_event_log::{EventLog, LogError, read_events};
-use layer0::JsonText;
 use layer0::event::{Event, EventKind, ToolResponded, Verdict};
 use layer0::id::{CallId, RunId};
+use layer0::{JsonText, text};
 
 /// The outcome of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,8 +65,8 @@ fn recorded_outcome(events: &[Event], call: &CallId) -> Option<CallOutcome> {
         let said = match &event.kind {
             EventKind::ToolRequested(requested) if requested.call_id == *call => None,
             EventKind::ToolResponded(answer) if answer.call_id == *call => match outcome.take() {
-                // The answer may say more: a record has no verdict whose output is `null`.
-                Some(CallOutcome::Happened(None)) if answer.ok => Some(read_answer(answer)),
+                // The answer may say more: older records have no verdict whose output is `null`.
+                Some(CallOutcome::Happened(None)) if answer.ok => Some(read_unknown_output(answer)),
                 // The result of a probe just before the answer.
                 Some(settled @ (CallOutcome::DidNot | CallOutcome::Happened(_))) => Some(settled),
                 _ => Some(read_answer(answer)),
@@ -91,6 +91,12 @@ fn read_answer(answer: &ToolResponded) -> CallOutcome {
     }
 }
 
+/// Reads the answer of a call that happened with an unknown output: its text may only say so.
+fn read_unknown_output(answer: &ToolResponded) -> CallOutcome {
+    let says_unknown = answer.output == JsonText::string(text::HAPPENED);
+    CallOutcome::Happened((!says_unknown).then(|| answer.output.clone()))
+}
+
 fn read_verdict(verdict: Verdict, output: Option<&JsonText>) -> Option<CallOutcome> {
     match verdict {
         Verdict::Happened => Some(CallOutcome::Happened(output.cloned())),
@@ -108,18 +114,33 @@ mod tests {
 
     use super::*;
 
-    /// Spec: T16. `null` is an answer.
-    #[test]
-    fn null_of_a_probe_is_the_outcome() {
-        let (call, null) = (CallId::from("c1"), JsonText::default());
-        let probed = ToolProbed::new(call.clone(), Verdict::Happened, Some(null.clone()));
-        let answer = ToolResponded::success(call.clone(), Arc::from("pay"), null.clone(), 0);
+    /// Returns the outcome of a call that happened by its probe, and was answered after it.
+    fn outcome_after(probed: Option<JsonText>, answered: Option<JsonText>) -> Option<CallOutcome> {
+        let (call, happened) = (CallId::from("c1"), Verdict::Happened);
+        let probed = ToolProbed::new(call.clone(), happened, probed);
+        let answer =
+            ToolResponded::from_verdict(call.clone(), Arc::from("pay"), happened, answered);
         let events: Vec<Event> = [EventKind::from(probed), answer.into()]
             .into_iter()
             .zip(1..)
             .map(|(kind, seq)| Event::new("run_1", seq, Timestamp::default(), Actor::Runtime, kind))
             .collect();
-        let outcome = recorded_outcome(&events, &call);
-        assert_eq!(outcome, Some(CallOutcome::Happened(Some(null))));
+        recorded_outcome(&events, &call)
+    }
+
+    /// Spec: T16. `null` is an answer, also in records from before verdicts kept it.
+    #[test]
+    fn null_of_a_probe_is_the_outcome() {
+        let null = Some(JsonText::default());
+        for probed in [null.clone(), None] {
+            let outcome = outcome_after(probed, null.clone());
+            assert_eq!(outcome, Some(CallOutcome::Happened(null.clone())));
+        }
+    }
+
+    /// Spec: T16. The text for the model is not the output of the call.
+    #[test]
+    fn unknown_output_stays_unknown() {
+        assert_eq!(outcome_after(None, None), Some(CallOutcome::Happened(None)));
     }
 }
