@@ -209,8 +209,9 @@ mod tests {
 
     use layer0::event::{
         Actor, HookAborted, ModelAttempted, OperatorReturned, RunFailed, RunForked, RunReopened,
-        RunStarted, ToolProbed, Verdict, Warning,
+        RunStarted, RunWaiting, SignalReceived, ToolProbed, Verdict, WaitFor, Warning,
     };
+    use layer0::operator::Signal;
     use layer0::stop::Outcome;
     use layer0::usage::Usage;
     use layer0::{Code, Timestamp};
@@ -423,6 +424,21 @@ mod tests {
         log.erase(&run, 2).await.unwrap();
         let verified = verify_run(&*log, &run).await.unwrap();
         assert_eq!((verified.erased, verified.summary.usage.wall_ms), (vec![2], 17));
+    }
+
+    /// Spec: D13. A cancellation ends a wait, also after its text was erased.
+    #[tokio::test]
+    async fn cancelled_wait_without_its_signal_verifies() {
+        let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+        let kinds = vec![
+            (5, started()),
+            (15, RunWaiting::new(WaitFor::Approval, vec![]).into()),
+            (25, SignalReceived::new(Signal::CANCEL, json!(null)).into()),
+            (26, Warning::new("ending").into()),
+        ];
+        record(&log, &run, kinds).await;
+        log.erase(&run, 3).await.unwrap();
+        assert_eq!(verify_run(&*log, &run).await.unwrap().erased, [3]);
     }
 
     /// Spec: D5, D13. Rows of earlier versions counted the time until a late probe.

@@ -49,7 +49,7 @@ impl LostParts {
                 "run.resumed",
             ])
             || is_one(&["run.finished", "run.failed", "budget.granted"])
-            || is_one(&["approval.granted", "approval.denied"])
+            || is_one(&["approval.granted", "approval.denied", "signal.received"])
             || is_one(&["operator.dispatched", "operator.waiting", "operator.returned"]);
         self.errors |= event_type == "error.stored";
         self.causes |= is_one(&["run.started", "run.reopened", "signal.received"]);
