@@ -34,6 +34,28 @@ pub enum ResumeError {
         /// The open calls of the run.
         open: Vec<CallId>,
     },
+    /// The call is running in another process, so that nobody can know that it did not happen.
+    ///
+    /// Retry: backoff. Effect: none.
+    #[error("call `{call}` of run `{run}` is running in another process")]
+    #[non_exhaustive]
+    CallRunning {
+        /// The run.
+        run: RunId,
+        /// The call.
+        call: CallId,
+    },
+    /// Another settlement of the call was accepted before; the next owner of the run records it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("call `{call}` of run `{run}` is settled already")]
+    #[non_exhaustive]
+    CallSettled {
+        /// The run.
+        run: RunId,
+        /// The call.
+        call: CallId,
+    },
     /// The record does not follow from this agent, or was written by another version.
     ///
     /// Retry: as the divergence says. Effect: as it says.
@@ -136,6 +158,14 @@ impl ResumeError {
         Self::CallNotOpen { run, call, open }
     }
 
+    pub(crate) const fn call_running(run: RunId, call: CallId) -> Self {
+        Self::CallRunning { run, call }
+    }
+
+    pub(crate) const fn call_settled(run: RunId, call: CallId) -> Self {
+        Self::CallSettled { run, call }
+    }
+
     pub(crate) const fn caller_open(run: RunId, root: RunId) -> Self {
         Self::CallerOpen { run, root }
     }
@@ -196,13 +226,17 @@ impl Failure for ResumeError {
             | Self::CopyOpen { .. }
             | Self::CopyOver { .. }
             | Self::NoSuchEvent { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
-            Self::CallNotOpen { .. } => Facts::never(code::RUN_CALL_NOT_OPEN, Effect::None),
+            Self::CallNotOpen { .. } | Self::CallSettled { .. } => {
+                Facts::never(code::RUN_CALL_NOT_OPEN, Effect::None)
+            }
             Self::OfWorkflow { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::CallerOpen { .. } => Facts::never(code::RUN_OPEN, Effect::None),
             Self::Diverged(divergence) => divergence.facts(),
             Self::Log(error) => error.facts(),
             Self::NotReopenable { why, .. } => why.facts(),
-            Self::Open { .. } => Facts::backoff(code::RUN_OPEN, Effect::None),
+            Self::CallRunning { .. } | Self::Open { .. } => {
+                Facts::backoff(code::RUN_OPEN, Effect::None)
+            }
             Self::Run(failure) => failure.facts(),
         }
     }
@@ -215,6 +249,12 @@ impl Failure for ResumeError {
             Self::CallNotOpen { open, .. } => {
                 let open: Vec<_> = open.iter().map(|call| format!("`{call}`")).collect();
                 Some(format!("its calls of unknown outcome: {}", open.join(", ")).into())
+            }
+            Self::CallRunning { run, .. } => {
+                Some(format!("wait for its end, or stop the run: `backstop cancel {run}`").into())
+            }
+            Self::CallSettled { run, .. } => {
+                Some(format!("it counts when the run goes on: `backstop resume {run}`").into())
             }
             Self::OfWorkflow { .. } => Some(
                 "go on with it in the program that has its code: `LocalOrchestrator::resume`"

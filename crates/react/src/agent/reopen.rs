@@ -206,9 +206,7 @@ impl Agent {
         let inner = Arc::clone(&self.inner);
         let redactor = inner.redactor.clone();
         let around = (request.cancellation, request.place);
-        let rows = log.inbox(&request.run).await?;
-        let mut resumed = Resumed::new(inner, log, folded, Some(claim), around).await;
-        resumed.settle(rows).await?;
+        let mut resumed = Resumed::open(inner, log, folded, Some(claim), around).await?;
         let machine = resumed.machine();
         let mut budget = request.budget;
         if has_caller {

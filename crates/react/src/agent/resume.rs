@@ -302,7 +302,7 @@ impl Agent {
         let inner = Arc::clone(&self.inner);
         let log = Arc::clone(log);
         let mut resumed =
-            Resumed::new(inner, log, folded, claim, (request.cancellation, place)).await;
+            Resumed::open(inner, log, folded, claim, (request.cancellation, place)).await?;
         let mut by = RunResumed::new(self.inner.redactor.redact(&request.by));
         (by.agent, by.lost_tail) = (adopted, lost);
         let mut first = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, InboxMessage, InboxRequest, LogError, Settlement};
+use backstop_event_log::{Claim, EventLog, InboxMessage, InboxRequest, LogError, Settlement};
 use backstop_provider::ScriptedProvider;
 use backstop_redact::Redactor;
 use layer0::event::ToolResolved;
@@ -15,14 +15,16 @@ use crate::run::resume::Resumed;
 
 /// Settles a call of unknown outcome: it happened, or it did not. A call without an answer gets this answer; an earlier
 /// answer stays as it is, and the model reads the settlement at its next call. If another process runs the run, that
-/// process takes the settlement from its inbox. Otherwise it is recorded here, also in a finished run, and nothing of
-/// the run is run.
+/// process takes the settlement from its inbox: it stops a call that is still running and happened. Otherwise the
+/// settlement is recorded here, also in a finished run, and nothing of the run is run.
 ///
 /// # Errors
 ///
-/// [`ResumeError::CallNotOpen`] if the outcome of the call is known, or the run made no such call; [`ResumeError::Log`]
-/// if there is no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is blank;
-/// [`ResumeError::Diverged`] if the record cannot be replayed.
+/// [`ResumeError::CallNotOpen`] if the outcome of the call is known, or the run made no such call;
+/// [`ResumeError::CallRunning`] if a running call is said not to have happened: it may still act;
+/// [`ResumeError::CallSettled`] if another settlement of the call was accepted before; [`ResumeError::Log`] if there is
+/// no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is blank; [`ResumeError::Diverged`] if
+/// the record cannot be replayed.
 ///
 /// # Cancel safety
 ///
@@ -62,22 +64,34 @@ impl Agent {
         let settlement = redacted_settlement(&self.inner.redactor, settlement);
         let folded = fold(&*log, run, DefinedAs::Recorded, None).await?;
         check_unsettled(&folded, call)?;
+        let mut claim = claim_free(&*log, run).await?;
+        let is_running = claim.is_none() && folded.replayed.machine.is_running(call);
+        if is_running && !settlement.happened {
+            return Err(ResumeError::call_running(run.clone(), call.clone()));
+        }
         let by = Arc::clone(&settlement.by);
         let request = InboxRequest::Settle { run: run.clone(), call: call.clone(), settlement };
         if !log.send(request, &by, self.inner.clock.now()).await? {
-            return Err(ResumeError::call_not_open(run.clone(), call.clone(), Vec::new()));
+            return Err(ResumeError::call_settled(run.clone(), call.clone()));
         }
-        let claim = match log.claim(run).await {
-            Ok(claim) => claim,
-            // Its owner receives the settlement.
-            Err(LogError::Claimed(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
+        if claim.is_none() {
+            // Its owner may have ended without the settlement.
+            claim = claim_free(&*log, run).await?;
+        }
+        let Some(claim) = claim else { return Ok(()) };
         let folded = fold(&*log, run, DefinedAs::Recorded, None).await?;
-        let rows = log.inbox(run).await?;
         let inner = Arc::clone(&self.inner);
-        let mut resumed = Resumed::new(inner, log, folded, Some(claim), Default::default()).await;
-        resumed.settle(rows).await
+        Resumed::open(inner, log, folded, Some(claim), Default::default()).await?;
+        Ok(())
+    }
+}
+
+/// Claims a run; `None` if another process has it.
+async fn claim_free(log: &dyn EventLog, run: &RunId) -> Result<Option<Claim>, LogError> {
+    match log.claim(run).await {
+        Ok(claim) => Ok(Some(claim)),
+        Err(LogError::Claimed(_)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

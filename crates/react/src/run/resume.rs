@@ -31,7 +31,6 @@ use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::place::DispatchContext;
 use crate::record::fold::{Folded, read_tools};
-use crate::resume_error::ResumeError;
 
 /// A recorded run, to be resumed.
 pub(crate) struct Resumed {
@@ -56,14 +55,19 @@ pub(crate) struct Copied {
 }
 
 impl Resumed {
-    /// Returns the run of a record. Without a claim, the run is over and nothing is appended.
-    pub(crate) async fn new(
+    /// Returns the run of a record. Settlements that were accepted while it had no owner are recorded first; nothing
+    /// of the run is run. Without a claim, the run is over and nothing is appended.
+    pub(crate) async fn open(
         agent: Arc<AgentInner>,
         log: Arc<dyn EventLog>,
         folded: Folded,
         claim: Option<Claim>,
         (cancellation, place): (CancellationToken, DispatchContext),
-    ) -> Self {
+    ) -> Result<Self, LogError> {
+        let rows = match claim {
+            Some(_) => log.inbox(&folded.summary.run).await?,
+            None => Vec::new(),
+        };
         let Folded { summary, events, definition, replayed, sessions, follows, .. } = folded;
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
         let usage = summary.usage;
@@ -85,7 +89,8 @@ impl Resumed {
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
-        Self { run, follows, adopting: None }
+        run.settle_without_owner(rows).await.map_err(to_log_error)?;
+        Ok(Self { run, follows, adopting: None })
     }
 
     /// Returns the run of a fork, whose first own event names the point of the fork.
@@ -136,14 +141,9 @@ impl Resumed {
         self
     }
 
-    /// Records the settlements in the inbox; nothing of the run is run.
-    pub(crate) async fn settle(&mut self, rows: Vec<InboxMessage>) -> Result<(), ResumeError> {
-        self.run.settle_without_owner(rows).await.map_err(to_resume_error)
-    }
-
     /// Probes answered calls of unknown outcome, before the run is reopened.
-    pub(crate) async fn probe_answered(&mut self) -> Result<(), ResumeError> {
-        self.run.probe_answered().await.map_err(to_resume_error)
+    pub(crate) async fn probe_answered(&mut self) -> Result<(), LogError> {
+        self.run.probe_answered().await.map_err(to_log_error)
     }
 
     /// Takes a row of the inbox with the next append.
@@ -223,11 +223,11 @@ impl Resumed {
     }
 }
 
-/// Returns the error of a run that could not be reopened.
-fn to_resume_error(error: AgentError) -> ResumeError {
+/// Returns the error of a run whose record could not be written.
+fn to_log_error(error: AgentError) -> LogError {
     match error {
-        AgentError::Storage(error) => error.into(),
-        error => LogError::Failed(error.into()).into(),
+        AgentError::Storage(error) => error,
+        error => LogError::Failed(error.into()),
     }
 }
 

@@ -194,6 +194,9 @@ pub(crate) async fn end(
         return Err(LogError::session_busy(folded.summary.session, folded.summary.run).into());
     }
     let by = ending.by;
+    let mut resumed =
+        Resumed::open(agent, Arc::clone(log), folded, Some(claim), Default::default()).await?;
+    let machine = resumed.machine();
     let first = if machine.is_waiting() {
         EventKind::from(RunResumed::new(by.clone().unwrap_or_else(|| "backstop".into())))
     } else {
@@ -201,8 +204,6 @@ pub(crate) async fn end(
     };
     let data = by.map_or(Value::Null, |by| json!({ "by": &*by }));
     let cancel = SignalReceived::new(CANCEL, data);
-    let mut resumed =
-        Resumed::new(agent, Arc::clone(log), folded, Some(claim), Default::default()).await;
     let mut facts = vec![first];
     facts.extend(resumed.row_facts(ending.earlier));
     facts.push(cancel.into());

@@ -12,8 +12,8 @@ use crate::agent::settle::{build_tool_resolved, read_settlement};
 use crate::error::AgentError;
 
 impl Run {
-    /// Takes a settlement from the inbox. A running execution of the call is stopped first; its result until then is
-    /// recorded.
+    /// Takes a settlement from the inbox. A running execution of a call that happened is stopped first, and its result
+    /// until then is recorded. That a running call did not happen is not known to anyone, and does not count.
     pub(super) async fn settle(
         &mut self,
         row: u64,
@@ -25,6 +25,13 @@ impl Run {
             _ => None,
         });
         if let Some(step) = at_work {
+            if !settlement.happened {
+                self.ledger.take_row(row);
+                let by = &settlement.by;
+                let early = format!("{by} settled call `{call}` while it was running");
+                let early = self.ledger.fact(Warning::new(early));
+                return self.ledger.step([early]).await;
+            }
             self.tools.settle(call, row, settlement);
             self.ledger.stop(step);
             return Ok(());

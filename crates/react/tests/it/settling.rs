@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, RunWriter, read_events};
+use backstop_event_log::{EventLog, InboxRequest, RunWriter, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
@@ -395,6 +395,69 @@ async fn a_settlement_ends_a_call_that_hangs() {
     assert_eq!(answer(&events), (true, json!("paid by hand"), None));
     assert!(bench.log.inbox(&outcome.run_id).await.unwrap().is_empty());
     assert!(replay(&*bench.log, &outcome.run_id).await.unwrap().is_some());
+}
+
+/// Spec: T14. A running call may still act, so that nobody knows that it did not happen.
+#[tokio::test]
+async fn running_call_is_not_said_undone() {
+    let (bench, bank) = (Bench::new(), Bank::new("hangs", "cannot say"));
+    let payer = agent(&bench, &bank, vec![pays(), says_done()]).tool(pay_blindly);
+    let payer = payer.build().unwrap();
+    let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
+    let clock = bench.clock.clone();
+    let running = payer.clone();
+    let outcome = on(&bench, async move {
+        let person = async {
+            clock.sleep(Duration::from_secs(5)).await;
+            let (run, call) = ("run_1".into(), "c1".into());
+            let refused = resolve(Arc::clone(&log), &run, &call, Settlement::did_not("ops")).await;
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, ResumeError::CallRunning { .. }), "{refused:?}");
+            assert_eq!(refused.code(), "run.open");
+            // An earlier version sends it.
+            let settlement = Settlement::did_not("ops");
+            let request = InboxRequest::Settle { run, call, settlement };
+            assert!(log.send(request, "ops", clock.now()).await.unwrap());
+        };
+        tokio::join!(running.run(RunRequest::new("pay").run("run_1".into())), person).0.unwrap()
+    })
+    .await;
+    assert!(bench.elapsed() > Duration::from_secs(5), "it is not stopped");
+    let events = bench.events(&outcome.run_id).await;
+    assert!(!types(&events).contains(&"tool.resolved"), "{:?}", types(&events));
+    let warned = events.iter().any(|event| match &event.kind {
+        EventKind::Warning(warning) => warning.message.contains("ops settled call `c1` while"),
+        _ => false,
+    });
+    assert!(warned, "{:?}", types(&events));
+    let (ok, _, reason) = answer(&events);
+    assert_eq!((ok, reason.as_deref()), (false, Some("tool.timeout")));
+    assert!(bench.log.inbox(&outcome.run_id).await.unwrap().is_empty());
+    assert!(replay(&*bench.log, &outcome.run_id).await.unwrap().is_some());
+}
+
+/// Spec: T14, D5. A settlement that the dead process had not taken is the answer of the call.
+#[tokio::test]
+async fn settlement_before_a_crash_is_the_answer() {
+    for ends in ["resume", "cancel"] {
+        let bank = Bank::new("pays", "cannot say");
+        let (bench, run, next) = died(&bank, |agent| agent.tool(pay_blindly)).await;
+        let settlement = Settlement::call_happened("ops").with_output(json!("paid by hand"));
+        let request = InboxRequest::Settle { run: run.clone(), call: "c1".into(), settlement };
+        assert!(bench.log.send(request, "ops", bench.clock.now()).await.unwrap());
+        let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
+        let again = resolve(log, &run, &"c1".into(), Settlement::did_not("ops")).await;
+        let again = again.unwrap_err();
+        assert!(matches!(again, ResumeError::CallSettled { .. }), "{again:?}");
+        match ends {
+            "resume" => drop(resumed(&bench, next, &run).await),
+            _ => assert!(next.build().unwrap().cancel(&run, "ops").await.unwrap()),
+        }
+        let events = bench.events(&run).await;
+        assert_eq!(answer(&events), (true, json!("paid by hand"), None), "{ends}");
+        assert!(bench.log.inbox(&run).await.unwrap().is_empty(), "{ends}");
+        assert!(replay(&*bench.log, &run).await.unwrap().is_some(), "{ends}");
+    }
 }
 
 /// Spec: T14. Only what is unknown is settled.
