@@ -139,9 +139,9 @@ impl ReportContext<'_> {
         let command =
             |rest: &str| note(&format!("  {}", output::command(&format!("{rest}{store}"))));
         let stopped = !matches!(report.outcome, Outcome::Completed | Outcome::WaitingApproval);
-        if stopped && let Some(reopen) = reopening(report) {
+        if stopped && let Some(resume) = continuation(report) {
             note("go on with this run:");
-            command(&reopen);
+            command(&resume);
         } else if stopped {
             let agent =
                 self.advice.path().map_or("AGENT.toml".into(), |path| path.to_string_lossy());
@@ -180,8 +180,14 @@ impl ReportContext<'_> {
     }
 }
 
-/// Returns the command that reopens a failed or stopped run; `None` if its end is final.
-fn reopening(report: &RunReport) -> Option<String> {
+/// Returns the command that continues a failed or stopped run; `None` if its end is final.
+fn continuation(report: &RunReport) -> Option<String> {
+    let is_end =
+        |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
+    if !report.events.last().is_some_and(is_end) {
+        // Its record has no end, because the store failed: the run is open.
+        return Some(format!("resume {}", report.run));
+    }
     let reason = report.reason.as_ref()?.as_str();
     let more = match reason {
         code::INPUT_INVALID => return None,
@@ -199,10 +205,6 @@ fn reopening(report: &RunReport) -> Option<String> {
         reason if reason.starts_with("guard.") => " --input TEXT",
         _ => "",
     };
-    // A run without an end in its record is open, so it cannot be reopened.
-    let is_end =
-        |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
-    report.events.last().filter(|last| is_end(last))?;
     Some(format!("resume {} --reopen{more}", report.run))
 }
 

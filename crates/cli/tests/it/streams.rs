@@ -202,3 +202,19 @@ fn file_past_its_limit_is_full() {
     assert_eq!(ran["error"]["chain"][1], "no space left for the log", "{ran}");
     bench.run(&["run", "agent.toml", "--input", "@long"]).ok();
 }
+
+/// Spec: S8, C3. The end of a run whose store was full is not recorded, so the run is resumed, not begun anew.
+#[test]
+fn full_store_leads_to_resume() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    // The answer is larger than the limit, and the begin of a run is smaller.
+    bench.agent(&format!("[[model]]\ntext = \"{}\"\n", "x".repeat(3_000_000)), "");
+    let limited = "ulimit -f 2000; exec \"$BACKSTOP\" run agent.toml";
+    let ran = Ran::of(under_shell(&bench, limited).output().unwrap());
+    let ran = ran.fails(5, "no space left for the log");
+    let run = bench.run(&["runs", "--json"]).ok().json().remove(0);
+    let run = run["run"].as_str().unwrap().to_owned();
+    assert!(ran.err.contains(&format!("backstop resume {run}\n")), "{}", ran.err);
+    bench.run(&["resume", &run]).ok();
+    assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
+}
