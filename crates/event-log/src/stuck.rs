@@ -7,10 +7,16 @@ use layer0::id::RunId;
 use layer0::{Code, Timestamp, code};
 use serde::{Deserialize, Serialize};
 
-use crate::{EventLog, LogError, LostRun, OpenApproval, RunFilter, RunState, RunSummary};
+use crate::{
+    EventLog, InboxRequest, LogError, LostRun, OpenApproval, RunFilter, RunState, RunSummary,
+    open_root,
+};
 
 /// Time that an approval may wait before its run needs attention.
 const APPROVAL_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Time that a decision may wait for a process before its run needs attention.
+const DECISION_WAITS: Duration = Duration::from_secs(60);
 
 /// Time that a run may be parked before it needs attention.
 const PARKED: Duration = Duration::from_secs(60 * 60);
@@ -59,6 +65,8 @@ pub enum StuckReason {
     ApprovalWaits,
     /// The run failed because its process died repeatedly.
     CrashLoop,
+    /// An approval was decided more than a minute ago, and no process has taken the decision.
+    Decided,
     /// The process of the run died while it was running, and no process has claimed it since.
     Interrupted,
     /// The record of the run has lost acknowledged events: the run is refused until a person accepts the loss.
@@ -77,6 +85,7 @@ impl StuckReason {
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalWaits => "approval_waits",
             Self::CrashLoop => "crash_loop",
+            Self::Decided => "decided",
             Self::Interrupted => "interrupted",
             Self::LostTail => "lost_tail",
             Self::Parked => "parked",
@@ -96,7 +105,7 @@ impl StuckReason {
 }
 
 /// Lists the runs that need attention, the longest waiting first. Costs as much as listing the open approvals, the
-/// parked runs and those that ended in a crash loop.
+/// waiting and parked runs and those that ended in a crash loop, and one read of the inbox for each waiting run.
 ///
 /// `unattended` are the open runs without a process, which a database knows and a log alone does not. Such a run is
 /// listed only for that reason, since no decision about it lets it continue. For a tree of runs, only the root is
@@ -122,6 +131,9 @@ pub async fn stuck_runs(
             let known = longest.entry(open.run).or_insert((since, why));
             *known = (since, why).min(*known);
         }
+    }
+    for (run, since) in decided_runs(log, now).await? {
+        longest.entry(run).or_insert((since, StuckReason::Decided));
     }
     let UnattendedRuns { stranded, interrupted } = unattended;
     for (run, since) in interrupted {
@@ -166,6 +178,27 @@ pub async fn stuck_runs(
     }
     stuck.sort_by_key(|stuck| stuck.since);
     Ok(stuck)
+}
+
+/// Returns the runs with a decision that no process has taken, each with the time of the decision. For a tree of runs,
+/// that is the root: its child runs resume with it.
+async fn decided_runs(
+    log: &dyn EventLog,
+    now: Timestamp,
+) -> Result<BTreeMap<RunId, Timestamp>, LogError> {
+    let mut decided: BTreeMap<RunId, Timestamp> = BTreeMap::new();
+    for run in log.runs(RunFilter::new().state(RunState::WaitingApproval)).await? {
+        let inbox = log.inbox(&run.run).await?;
+        let mut decisions =
+            inbox.iter().filter(|row| matches!(row.request, InboxRequest::Decide { .. }));
+        let Some(first) = decisions.next().filter(|row| now.since(row.at) > DECISION_WAITS) else {
+            continue;
+        };
+        let root = open_root(log, &run).await?.unwrap_or(run.run);
+        let since = decided.entry(root).or_insert(first.at);
+        *since = first.at.min(*since);
+    }
+    Ok(decided)
 }
 
 /// Returns the summary of a run without a record.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    EventLog, MemoryLog, RunWriter, Seed, StuckReason, UnattendedRuns, stuck_runs,
+    Decision, EventLog, MemoryLog, RunWriter, Seed, StuckReason, UnattendedRuns, stuck_runs,
 };
 use layer0::Timestamp;
 use layer0::event::{
@@ -86,4 +86,31 @@ async fn interrupted_trees_are_listed_by_their_root() {
     let stuck = stuck_runs(&*log, &unattended, at(2)).await.unwrap();
     let listed: Vec<_> = stuck.iter().map(|it| (it.run.run.as_str(), it.why, it.since)).collect();
     assert_eq!(listed, [("run_root", StuckReason::Interrupted, at(1))]);
+}
+
+/// Spec: D15, A1. A decision that no process takes is listed, under the root of its tree.
+#[tokio::test]
+async fn decided_runs_without_a_process_are_listed() {
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    record(&log, "run_root", Vec::new()).await;
+    let mut writer = RunWriter::new(Arc::clone(&log), "run_below".into());
+    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
+    let mut started = RunStarted::new("hello", "ses_run_root".into(), agent);
+    started.parent = Some("run_root".into());
+    let asked = ApprovalRequested::new("apr_1", "c1", "refund", json!({}), "h");
+    let waits = RunWaiting::new(WaitFor::Approval, vec!["apr_1".into()]);
+    for kind in [started.into(), asked.into(), waits.into()] {
+        writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.unwrap();
+    let listed = async |ms| {
+        let stuck = stuck_runs(&*log, &UnattendedRuns::default(), at(ms)).await.unwrap();
+        let line = |it: &backstop_event_log::StuckRun| (it.run.run.to_string(), it.why, it.since);
+        stuck.iter().map(line).collect::<Vec<_>>()
+    };
+    assert!(listed(70_000).await.is_empty(), "it waits for a person");
+    assert!(log.decide(&"apr_1".into(), Decision::approve("ops"), at(5)).await.unwrap());
+    assert!(listed(60_005).await.is_empty(), "a process may take it");
+    let decided = ("run_root".to_owned(), StuckReason::Decided, at(5));
+    assert_eq!(listed(60_006).await, [decided]);
 }
