@@ -12,6 +12,7 @@ mod approvals;
 mod background;
 mod chore;
 mod claims;
+mod damage;
 mod database;
 mod erasure;
 mod errors;

@@ -76,6 +76,14 @@ impl AnyDatabase {
         }
     }
 
+    /// Returns the first problem in the structure of a file; a server checks its own files.
+    pub(crate) async fn find_damage(&self) -> Result<Option<String>, LogError> {
+        match self {
+            Self::Postgres(_) => Ok(None),
+            Self::Sqlite(database) => database.find_damage().await,
+        }
+    }
+
     /// Returns the open runs that no live worker resumes; none for a file, which has no workers.
     pub(crate) async fn list_stranded(&self) -> Result<Vec<StrandedRun>, LogError> {
         match self {

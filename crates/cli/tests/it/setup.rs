@@ -5,6 +5,7 @@ use backstop_testkit::{ClosedPort, ScriptedEndpoint};
 use serde_json::Value;
 
 use crate::bench::Bench;
+use crate::sqlite::root_page;
 
 /// Spec: W8
 #[test]
@@ -129,6 +130,23 @@ fn doctor_says_what_needs_mending() {
     let missing = mend("1: missing field `model`") + "      hint: add a `[model]` table";
     let unknown = mend("2: unknown field `nmae`") + "      hint: did you mean `name`?";
     assert!(bad.out.contains(&missing) && bad.out.contains(&unknown), "{}", bad.out);
+}
+
+/// Spec: W8, S8. Damage of a file is found before a command needs the damaged page.
+#[test]
+fn doctor_finds_a_damaged_store() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    bench.run(&["run", "agent.toml"]).ok();
+    bench.run(&["doctor"]).ok();
+    let path = bench.path().join("x.db");
+    let page = root_page(&path, "results");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 8_192], (page - 1) * 8_192).unwrap();
+    let doctor = bench.run(&["doctor"]).fails(1, "");
+    let (_, said) = doctor.out.split_once("mend  store     x.db is damaged: ").unwrap();
+    assert!(said.contains("hint: keep the file, and restore a backup"), "{said}");
+    bench.run(&["runs"]).ok();
 }
 
 /// Spec: W8. A hint says how to mend it, and names no command that says the same again.

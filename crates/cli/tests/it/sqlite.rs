@@ -15,3 +15,16 @@ pub(crate) fn execute(file: &Path, statement: &str) {
         connection.close().await.unwrap();
     });
 }
+
+/// Returns the number of the first page of a table.
+pub(crate) fn root_page(file: &Path, table: &str) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let page: i64 = runtime.block_on(async {
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        let page = sqlx::query_scalar("SELECT rootpage FROM sqlite_schema WHERE name = ?");
+        let page = page.bind(table).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        page
+    });
+    page.try_into().unwrap()
+}

@@ -40,14 +40,20 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     };
     let log = database.log();
     let looked = async {
+        if let Some(damage) = database.find_damage().await? {
+            return Ok(Err(damage));
+        }
         let newest = log.runs(RunFilter::new().limit(1)).await?;
         let open = log.open_approvals().await?;
         let interrupted = interrupted::find_roots(&database).await?;
-        Ok::<_, CliError>((newest, open, interrupted.len()))
+        Ok::<_, CliError>(Ok((newest, open, interrupted.len())))
     };
     let looked = looked.await;
     database.close().await;
-    let (newest, open, interrupted) = looked?;
+    let (newest, open, interrupted) = match looked? {
+        Ok(found) => found,
+        Err(damage) => return Ok(vec![damaged(path, &damage)]),
+    };
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     let waiting = u64::try_from(open.len()).unwrap_or(u64::MAX);
     let what = format!(
@@ -67,6 +73,16 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     findings.push(runs::interrupted_finding(interrupted));
     findings.extend(ahead_of_the_clock(&newest, SystemClock.now()));
     Ok(findings)
+}
+
+fn damaged(path: &Path, damage: &str) -> Finding {
+    // The first line names the database.
+    let problem = damage.lines().last().unwrap_or_default();
+    Finding::mend(
+        "store",
+        format!("{} is damaged: {problem}", path.display()),
+        "keep the file, and restore a backup; `backstop verify --all` finds the records that are whole",
+    )
 }
 
 /// Returns whether this process may not write to an existing file.
