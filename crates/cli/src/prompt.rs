@@ -61,6 +61,7 @@ pub(crate) fn user() -> String {
     ["USER", "LOGNAME", "USERNAME"]
         .into_iter()
         .filter_map(|name| std::env::var(name).ok())
+        .chain(whoami::username())
         .find(|name| !name.trim().is_empty())
         .unwrap_or_else(|| "terminal".to_owned())
 }

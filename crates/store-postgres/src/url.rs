@@ -85,6 +85,11 @@ fn read_with(url: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<C
         false => PgConnectOptions::from_str(&with_empty_password(url)),
     };
     let mut options = read.map_err(|error| invalid(error.into()))?;
+    let has_user = value("user").is_some() || has_user(rest) || text("PGUSER").is_some();
+    // As in libpq: the user of the process.
+    if !has_user && let Ok(user) = whoami::username() {
+        options = options.username(&user);
+    }
     if !has_password && let Some(found) = passfile::password(&options, variable) {
         options = options.password(&found);
     }
@@ -158,8 +163,17 @@ fn decode_percent(value: &str) -> String {
 
 /// Returns whether a URL without its scheme has a password before its host.
 fn has_password(rest: &str) -> bool {
+    before_host(rest).is_some_and(|user| user.contains(':'))
+}
+
+/// Returns whether a URL without its scheme has a user before its host.
+fn has_user(rest: &str) -> bool {
+    before_host(rest).is_some_and(|user| !user.is_empty() && !user.starts_with(':'))
+}
+
+fn before_host(rest: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+    authority.rsplit_once('@').map(|(user, _)| user)
 }
 
 fn with_empty_password(url: &str) -> String {
@@ -214,6 +228,21 @@ mod tests {
         let variable = |name: &str| (name == "PGSSLROOTCERT").then(|| "a.pem".into());
         let of_environment = mode("postgres://h/d?sslmode=require", &variable);
         assert!(matches!(of_environment, PgSslMode::VerifyCa), "{of_environment:?}");
+    }
+
+    /// Spec: J2. As in libpq, the user of the process is the default.
+    #[test]
+    fn missing_user_is_that_of_the_process() {
+        let user = |url: &str, variable: &dyn Fn(&str) -> Option<OsString>| {
+            read_with(url, variable).unwrap().options().get_username().to_owned()
+        };
+        let own = whoami::username().unwrap();
+        for without in ["postgres://h/d", "postgres://@h/d", "postgres://:secret@h/d"] {
+            assert_eq!(user(without, &nothing), own, "{without}");
+        }
+        for named in ["postgres://me@h/d", "postgres://me:secret@h/d", "postgres://h/d?user=me"] {
+            assert_eq!(user(named, &nothing), "me", "{named}");
+        }
     }
 
     /// Spec: J2. The password of the file is used, and shown nowhere.
