@@ -15,6 +15,26 @@ use crate::{BoxFuture, Clock};
 /// It counts busy work: tracked tasks that can run, and [`ClockHold`]s around work it cannot see, such
 /// as a database on another thread. When the count reaches zero, the earliest sleeper is woken.
 /// Clones share one clock.
+///
+/// Time does not pass for a task that the clock does not track: its sleep waits for a tracked task that never comes.
+/// A test passes its own future through [`Clock::track`]:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use backstop_clock::{Clock, VirtualClock};
+/// use layer0::Timestamp;
+///
+/// // #[tokio::test]
+/// # #[tokio::main(flavor = "current_thread")]
+/// async fn main() {
+///     let clock = VirtualClock::starting_at(Timestamp::from_millis(0));
+///     let own = clock.clone();
+///     let test = async move { own.sleep(Duration::from_secs(50)).await };
+///     clock.track(Box::pin(test)).await;
+///     assert_eq!(clock.now(), Timestamp::from_millis(50_000));
+/// }
+/// ```
 #[derive(Clone)]
 pub struct VirtualClock(Arc<Mutex<ClockState>>);
 

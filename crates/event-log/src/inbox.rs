@@ -24,7 +24,7 @@ pub enum InboxRequest {
         run: RunId,
     },
     /// Decides an approval. Accepted while the approval is open, undecided and not expired, from a person who may
-    /// decide it, and unless the run is to stop.
+    /// decide it, and unless the run is to stop. The row is removed if something else closes the approval.
     Decide {
         /// The approval.
         approval: ApprovalId,
@@ -44,8 +44,8 @@ pub enum InboxRequest {
         /// The text.
         text: Arc<str>,
     },
-    /// Settles a call of unknown outcome. Accepted while no other settlement of the call is pending or recorded, also
-    /// for an ended run: the sender has read from the record that the outcome is open.
+    /// Settles a call of unknown outcome. Accepted while no other settlement of the call is pending or recorded (as
+    /// `tool.resolved`), also for an ended run: the sender has read from the record that the outcome is open.
     Settle {
         /// The run.
         run: RunId,

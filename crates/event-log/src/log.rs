@@ -203,6 +203,16 @@ impl Batch {
 }
 
 /// A store of runs' events.
+///
+/// # Implementing a log
+///
+/// A log stores what it is given and decides nothing about runs: the writers compute records, hashes and summaries. Its
+/// promises are those of the methods, and the suites of `backstop_testkit::contract` check them: `event_log`,
+/// `approvals`, `feed` and `transcripts` on one handle, `reopened_event_log` on several, `erasable_event_log` for a log
+/// that can erase. `MemoryLog` is the shortest example.
+///
+/// A log that wraps another forwards every method, also those with a default: the defaults are those of a log that
+/// keeps no keys, leases, subscriptions or transcripts, and cannot erase.
 #[async_trait]
 pub trait EventLog: Send + Sync {
     /// Returns the key that seals new runs; a log without a key does not key its chains.
@@ -232,6 +242,11 @@ pub trait EventLog: Send + Sync {
     }
 
     /// Claims a recorded run for writing, under a new epoch. There is no lease: the claims of a process end with it.
+    ///
+    /// A tree of runs has one owner: the run without a `root` in its `run.started`, and all runs whose `root` it is. A
+    /// claim is refused while another handle has a run of the tree, and the claim of the root gives its child runs a
+    /// new epoch too, so that appends of the handle that had them conflict. The same handle may claim runs of its tree
+    /// one by one.
     ///
     /// # Errors
     ///
@@ -266,7 +281,8 @@ pub trait EventLog: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Claims a new run. Its first append is refused if the run exists.
+    /// Claims a new run. Its first append is refused if the run exists; the claim itself reserves nothing in other
+    /// processes.
     fn claim_new(&self, run: &RunId) -> Claim;
 
     /// Appends a batch as [`EventLog::append`] does, if that never waits, and takes the batch's records and rows.
@@ -278,18 +294,24 @@ pub trait EventLog: Send + Sync {
 
     /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log's options require.
     ///
+    /// The write also removes the rows of the run's inbox that the batch takes (ids of other runs' rows are ignored),
+    /// updates the open approvals ([`Batch::approval_changes`]) and removes requests that no longer apply: decisions of
+    /// approvals that it closes, and at the end of the run all requests but those that
+    /// [outlast it](InboxRequest::outlasts_the_run).
+    ///
     /// # Errors
     ///
     /// [`LogError::Conflict`] if the run does not end just before the batch or has a newer claim.
     ///
     /// [`LogError::SessionBusy`] if the batch starts a root run in a session that has an open run, or whose last run is
     /// not the one that the new run follows, or if it [reopens](Batch::reopens) a run while another one is open. Runs
-    /// that were dispatched together ([`RunSummary::branch_of`]) may be open at the same time. [`LogError::Followed`]
-    /// if it reopens a run that another run follows; nothing was written then.
+    /// that were dispatched together may be open at the same time: a run with [`RunSummary::branch_of`] starts while
+    /// that run is the last root of the session, and follows the same run as that one. [`LogError::Followed`] if it
+    /// reopens a run that another run follows; nothing was written then.
     ///
     /// [`LogError::Forgetting`] and [`LogError::RunForgotten`] if it starts, reopens or copies a run that is being
-    /// forgotten or was forgotten. [`LogError::NotFound`] if the run that it follows or was forked from is gone, and
-    /// [`LogError::Erased`] if an event to copy was erased.
+    /// forgotten or was forgotten. [`LogError::NotFound`] if the run that it follows or was forked from is gone, unless
+    /// the session is busy, and [`LogError::Erased`] if an event to copy was erased.
     ///
     /// [`LogError::LostTail`] and [`LogError::Lost`] if the record has lost acknowledged events. [`LogError::Locked`],
     /// [`LogError::Full`], [`LogError::Closed`], [`LogError::Failed`].
@@ -363,7 +385,8 @@ pub trait EventLog: Send + Sync {
         Err(LogError::Failed("this log keeps no subscriptions".into()))
     }
 
-    /// Lists runs, newest first; segments of subscriptions only if the filter asks for them, and then only these.
+    /// Lists runs, the one that started last first; segments of subscriptions only if the filter asks for them, and
+    /// then only these.
     ///
     /// # Errors
     ///
@@ -401,7 +424,8 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError>;
 
-    /// Lists the approvals that are open and undecided, oldest first.
+    /// Lists the approvals that are open and undecided, by the time of their request, oldest first. An approval whose
+    /// decision or expiry is in an inbox is decided.
     ///
     /// # Errors
     ///
@@ -415,8 +439,8 @@ pub trait EventLog: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`LogError::ApprovalExpired`] for a decision that comes too late, also after the expiry is recorded.
-    /// [`LogError::NotApprover`] for a person whom the approval does not name; nothing was written then. Also as
+    /// [`LogError::ApprovalExpired`] for a decision at or after the expiry of its approval, or once the expiry is in the
+    /// inbox or recorded, whatever time the decision has. [`LogError::NotApprover`] for a person whom the approval does not name; nothing was written then. Also as
     /// [`EventLog::append`].
     ///
     /// # Cancel safety

@@ -62,7 +62,8 @@ pub enum OperatorError {
     /// Retry: with backoff. Effect: none.
     #[error("{0}")]
     Retryable(String),
-    /// A permanent failure: budget, safety, invalid input.
+    /// A permanent failure that may have acted. An operator that refuses its input before it acts returns an error of
+    /// its own with [`Effect::None`], by [`OperatorError::from_failure`].
     ///
     /// Retry: never. Effect: unknown.
     #[error("{0}")]

@@ -112,6 +112,28 @@ pub fn erasable_event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -
 /// Checks durable logs against the contract of a log that is opened again, or twice. `make` makes an empty place for
 /// each trial, as a function that opens the log there.
 ///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use backstop_event_log::{EventLog, MemoryLog};
+/// use backstop_testkit::contract::{Open, reopened_event_log};
+///
+/// /// A place of its own: a log of yours opens its file or its database here.
+/// fn place() -> Open<dyn EventLog> {
+///     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+///     Box::new(move || {
+///         let log = Arc::clone(&log);
+///         Box::pin(async move { log })
+///     })
+/// }
+///
+/// // #[tokio::test]
+/// # #[tokio::main(flavor = "current_thread")]
+/// async fn main() {
+///     reopened_event_log(async || place()).check().await;
+/// }
+/// ```
+///
 /// Specification: D3, D8.
 pub fn reopened_event_log(
     make: impl AsyncFn() -> Open<dyn EventLog> + Send + Sync + 'static,
