@@ -21,7 +21,7 @@ pub(crate) use turns::fit_turns;
 /// A request is fitted to them before the protocol encodes it, so that a conversation that began at
 /// another provider can continue here.
 ///
-/// Tool schemas have no limit of their own: every endpoint is sent a form that all of them accept.
+/// Tool schemas have hardly any limit of their own: every endpoint is sent a form that all of them accept.
 /// The arguments of a call are validated against the tool's own schema before it runs.
 ///
 /// ```
@@ -39,6 +39,9 @@ pub struct Accepts {
     pub turns: MessageOrder,
     /// Whether property names of a tool's input may only have letters, digits, `_`, `.` and `-`.
     pub plain_keys: bool,
+    /// Whether the input schema of a tool without arguments may have no `properties`; OpenAI requires them, and Gemini
+    /// refuses empty ones.
+    pub no_empty_properties: bool,
     /// Whether a conversation with tool calls is refused without the definitions of the called tools.
     pub needs_called_tools: bool,
 }
@@ -51,6 +54,7 @@ impl Accepts {
             call_ids: CallIds::any(),
             turns: MessageOrder::Free,
             plain_keys: false,
+            no_empty_properties: false,
             needs_called_tools: false,
         }
     }
@@ -76,6 +80,13 @@ impl Accepts {
         self
     }
 
+    /// Leaves out the `properties` of a tool without arguments.
+    #[must_use]
+    pub const fn no_empty_properties(mut self) -> Self {
+        self.no_empty_properties = true;
+        self
+    }
+
     /// Requires the definitions of the called tools in a conversation with tool calls.
     #[must_use]
     pub const fn needs_called_tools(mut self) -> Self {
@@ -91,7 +102,7 @@ pub(crate) fn called_tools(messages: &Transcript) -> Vec<ToolSpec> {
         _ => &[],
     });
     let names: std::collections::BTreeSet<&str> = calls.map(|call| &*call.name).collect();
-    let schema = serde_json::json!({ "type": "object" });
+    let schema = serde_json::json!({ "type": "object", "properties": {} });
     names
         .into_iter()
         .map(|name| ToolSpec::new(name, "No longer available.", schema.clone()))

@@ -71,17 +71,17 @@ impl LastTools {
     fn fit(&self, own: &Arc<[ToolSpec]>, accepts: Accepts) -> Arc<FittedTools> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.own, own) {
-            *last = Arc::new(FittedTools::new(own, accepts.plain_keys));
+            *last = Arc::new(FittedTools::new(own, accepts));
         }
         Arc::clone(&last)
     }
 }
 
 impl FittedTools {
-    fn new(own: &Arc<[ToolSpec]>, plain_keys: bool) -> Self {
+    fn new(own: &Arc<[ToolSpec]>, accepts: Accepts) -> Self {
         let mut aliases = BTreeMap::new();
         let sent = own.iter().map(|tool| {
-            let (fitted, renamed) = fit_tool(tool, plain_keys);
+            let (fitted, renamed) = fit_tool(tool, accepts);
             if !renamed.is_empty() {
                 aliases.insert(Arc::clone(&tool.name), renamed);
             }

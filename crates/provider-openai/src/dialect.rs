@@ -92,13 +92,13 @@ const ROWS: [DialectProfile; 6] = [
         reasoning: KeptReasoning::Required,
         fields: RequestFields::Usual,
     },
-    // Signatures of thoughts come in `extra_content`:
-    // <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+    // Signatures of thoughts come in `extra_content`: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+    // "parameters.properties: should be non-empty for OBJECT type".
     DialectProfile {
         dialect: ChatDialect::Gemini,
         name: "gemini",
         hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com"],
-        accepts: COMPATIBLE,
+        accepts: COMPATIBLE.no_empty_properties(),
         reasoning: KeptReasoning::Signed,
         fields: RequestFields::Usual,
     },

@@ -6,6 +6,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::Accepts;
 use super::references::{find_referred, mend_references};
 use super::schema_draft::modernise;
 
@@ -63,18 +64,21 @@ impl KeyAliases {
 }
 
 /// Returns a tool whose schema every endpoint accepts: an object at the top, without unions there,
-/// in JSON Schema 2020-12; with `plain_keys`, also with plain property names.
+/// in JSON Schema 2020-12, and in the form of one endpoint where they differ.
 ///
 /// Removed keywords only make the schema more permissive: the arguments of a call are validated
 /// against the tool's own schema before it runs.
-pub(crate) fn fit_tool(tool: &ToolSpec, plain_keys: bool) -> (ToolSpec, KeyAliases) {
+pub(crate) fn fit_tool(tool: &ToolSpec, accepts: Accepts) -> (ToolSpec, KeyAliases) {
     let own = tool.schema.value();
     let Value::Object(mut schema) = own.clone() else {
         return (tool.clone(), KeyAliases::default());
     };
     modernise(&mut schema);
     let alternatives = flatten_top(&mut schema);
-    let aliases = if plain_keys { rename_keys(&mut schema) } else { KeyAliases::default() };
+    if accepts.no_empty_properties {
+        remove_empty_properties(&mut schema);
+    }
+    let aliases = if accepts.plain_keys { rename_keys(&mut schema) } else { KeyAliases::default() };
     tell_alternatives(&mut schema, &alternatives, &aliases);
     mend_references(&mut schema, &own);
     let fitted = Value::Object(schema);
@@ -109,7 +113,18 @@ fn flatten_top(schema: &mut Map<String, Value>) -> Vec<BTreeSet<String>> {
         alternatives = top.alternatives;
     }
     schema.insert("type".to_owned(), "object".into());
+    // OpenAI refuses an object without them, also for a tool without arguments.
+    if !schema.get("properties").is_some_and(Value::is_object) {
+        schema.insert("properties".to_owned(), json!({}));
+    }
     alternatives
+}
+
+fn remove_empty_properties(schema: &mut Map<String, Value>) {
+    let is_empty = |properties: &Value| properties.as_object().is_some_and(Map::is_empty);
+    if schema.get("properties").is_some_and(is_empty) {
+        schema.remove("properties");
+    }
 }
 
 /// Adds to the description which properties belong together, by the names that the model sees.
@@ -290,7 +305,8 @@ mod tests {
     use super::*;
 
     fn fit(schema: Value) -> (Value, KeyAliases) {
-        let (tool, aliases) = fit_tool(&ToolSpec::new("t", "d", schema), true);
+        let accepts = Accepts::everything().plain_keys();
+        let (tool, aliases) = fit_tool(&ToolSpec::new("t", "d", schema), accepts);
         (tool.schema.value(), aliases)
     }
 
@@ -318,6 +334,19 @@ mod tests {
         assert_eq!(sent["required"], json!(["b"]));
         let (sent, _) = fit(json!({ "$ref": "#", "not": {}, "enum": [1] }));
         assert_eq!(sent, json!({ "type": "object", "properties": {} }));
+    }
+
+    /// Spec: Q4. OpenAI refuses an object schema without properties.
+    #[test]
+    fn tools_without_arguments_have_no_properties() {
+        for schema in [json!({}), json!({ "type": "object" }), json!({ "properties": null })] {
+            assert_eq!(fit(schema).0, json!({ "type": "object", "properties": {} }));
+        }
+        let closed = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        assert_eq!(fit(json!({ "type": "object", "additionalProperties": false })).0, closed);
+        let accepts = Accepts::everything().no_empty_properties();
+        let gemini = fit_tool(&ToolSpec::new("t", "d", closed), accepts).0.schema.value();
+        assert_eq!(gemini, json!({ "type": "object", "additionalProperties": false }));
     }
 
     #[test]
@@ -402,7 +431,7 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "a": { "anyOf": [{}, {}] } }, "x-own": 1 });
         let tool = ToolSpec::new("t", "d", schema);
-        assert_eq!(fit_tool(&tool, true).0, tool);
+        assert_eq!(fit_tool(&tool, Accepts::everything().plain_keys()).0, tool);
     }
 
     #[test]

@@ -102,6 +102,14 @@ pub(super) const RULES: &[Rule] = &[
     )
     .code("invalid_function_parameters"),
     Rule::new(
+        "chat.schema_properties",
+        OPENAI,
+        "Invalid schema for function '{}': In context=(), object schema missing properties.",
+        "https://github.com/inboxapi/cli/issues/106",
+        |asked| each_schema(asked, lacks_properties),
+    )
+    .code("invalid_function_parameters"),
+    Rule::new(
         "chat.schema_items",
         OPENAI,
         "Invalid schema for function '{}': In context={}, array schema missing items.",
@@ -168,6 +176,11 @@ fn each_schema(asked: Asked<'_>, find: impl Fn(Node<'_>) -> Found) -> Found {
 pub(super) fn schema_object(schema: Node<'_>) -> Found {
     let kind = schema.get("type");
     (!kind.is("object")).then(|| found![kind.text().unwrap_or("None")])
+}
+
+/// Finds an object schema without properties.
+pub(super) fn lacks_properties(schema: Node<'_>) -> Found {
+    (schema.get("type").is("object") && !schema.get("properties").is_object()).then(Vec::new)
 }
 
 pub(super) fn lacks_items(schema: Node<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! Parameters and tools of OpenAI Responses.
 
-use super::chat_tools::{TOP, is_open, lacks_items, schema_object};
+use super::chat_tools::{TOP, is_open, lacks_items, lacks_properties, schema_object};
 use crate::strict::dialect::Dialect;
 use crate::strict::json::Node;
 use crate::strict::look::{find_first, is_word, unknown_field};
@@ -104,6 +104,14 @@ pub(super) const RULES: &[Rule] = &[
          'oneOf'/'anyOf'/'allOf'/'enum'/'const'/'not' at the top level.",
         "https://github.com/goruck/home-generative-agent/pull/545",
         |asked| each_schema(asked, |it| top_level_combinator(it, &TOP).map(|_| Vec::new())),
+    )
+    .code("invalid_function_parameters"),
+    Rule::new(
+        "responses.schema_properties",
+        HERE,
+        "Invalid schema for function '{}': In context=(), object schema missing properties.",
+        "https://github.com/inboxapi/cli/issues/106",
+        |asked| each_schema(asked, lacks_properties),
     )
     .code("invalid_function_parameters"),
     Rule::new(
