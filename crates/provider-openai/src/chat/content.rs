@@ -114,7 +114,8 @@ fn extend(thought: &mut Map<String, Value>, piece: Map<String, Value>) {
 /// Adds a part of a thought; a text is joined with a text before it.
 fn add_text(texts: &mut Vec<Value>, part: Value) {
     fn text_mut(part: &mut Value) -> Option<&mut String> {
-        let fields = part.as_object_mut().filter(|fields| fields["type"] == "text")?;
+        let is_text = part["type"] == "text";
+        let fields = part.as_object_mut().filter(|_| is_text)?;
         match fields.get_mut("text") {
             Some(Value::String(text)) => Some(text),
             _ => None,
@@ -218,5 +219,20 @@ mod tests {
         ]);
         assert_eq!(JsonText::from_value(&sent).unwrap(), expected);
         assert_eq!(thought_text(&thought(whole)), "I think");
+    }
+
+    /// Spec: E11. A part may have no type.
+    #[test]
+    fn parts_without_a_type_are_kept() {
+        let mut thoughts = Thoughts::default();
+        for piece in ["I ", "think"] {
+            thoughts.push(0, thought(json!({ "thinking": [{ "text": piece }, 1] })), true);
+        }
+        let parts: Vec<StatePart> = thoughts.into_parts().collect();
+        let SaidContent::Parts(sent) = SaidContent::new("", &parts) else {
+            panic!("it is text alone")
+        };
+        let whole = json!([{ "thinking": [{ "text": "I " }, 1, { "text": "think" }, 1] }]);
+        assert_eq!(JsonText::from_value(&sent).unwrap(), whole);
     }
 }
