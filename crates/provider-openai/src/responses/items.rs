@@ -247,9 +247,10 @@ impl Items {
         is_done: bool,
     ) -> u64 {
         let begins_call = self.begins_call(place, &item, is_done);
+        let known = self.known_call(place, &item, is_done);
         let call_id = item.call_id.unwrap_or_default();
-        let position = match self.by_call_id.get(&call_id) {
-            Some(known) => *known,
+        let position = match known {
+            Some(known) => known,
             None if begins_call => self.begin(place, ItemKind::Call),
             None => {
                 let index = place.index.unwrap_or_else(|| self.next_place());
@@ -279,6 +280,23 @@ impl Items {
             }
         }
         draft.at
+    }
+
+    /// Returns the position of the call with this call id. An endpoint may give one id to several calls: a call at
+    /// another place is another, unless it is the same item or repeats the whole call.
+    fn known_call(&self, place: ItemPosition<'_>, item: &CallItem, is_done: bool) -> Option<usize> {
+        let call_id = item.call_id.as_deref().unwrap_or_default();
+        let position = *self.by_call_id.get(call_id)?;
+        let known = &self.items[position];
+        let ItemBody::Call(call) = &known.body else { return Some(position) };
+        let is_elsewhere =
+            !known.is_named(place) && place.index.is_some_and(|index| index != known.at);
+        let repeats = || {
+            let mut again = CallDraft::new(call_id, item.name.as_deref().unwrap_or_default());
+            again.settle(item.arguments.clone());
+            is_done && call.name == again.name && self.are_alike(call, &again)
+        };
+        (!is_elsewhere || repeats()).then_some(position)
     }
 
     /// Returns whether a call differs from the call with its place. Without ids, a whole call that

@@ -129,6 +129,37 @@ async fn calls_without_ids_stay_apart() {
     assert_eq!(calls, [r#"{"x":1}"#, r#"{"x":2}"#]);
 }
 
+/// Spec: P7, D5. An endpoint may give one id to several calls.
+#[tokio::test]
+async fn calls_with_one_id_stay_apart() {
+    for item_ids in [["fc_0", "fc_1"], ["", ""]] {
+        let item = |at: usize, arguments: &str| json!({ "type": "function_call", "id": item_ids[at], "call_id": "k", "name": "act", "arguments": arguments });
+        let arguments = [r#"{"x":1}"#, r#"{"x":2}"#];
+        let events = (0..2).flat_map(|at| {
+            let added = "response.output_item.added";
+            let delta = "response.function_call_arguments.delta";
+            [
+                json!({ "type": added, "output_index": at, "item": item(at, "") }),
+                json!({ "type": delta, "output_index": at, "item_id": item_ids[at], "delta": arguments[at] }),
+                done(at as u64, &item(at, arguments[at])),
+            ]
+        });
+        let events: Vec<Value> = events.collect();
+        let whole = json!([item(0, arguments[0]), item(1, arguments[1])]);
+        let alone = json!({ "status": "completed", "output": whole });
+        for (reply, is_streamed) in [
+            (stream(&events, &whole), true),
+            (stream(&events, &json!([])), true),
+            (stream(&[], &whole), true),
+            (Reply::json(200, &alone), false),
+        ] {
+            let answer = ask(reply, is_streamed).await.unwrap();
+            let calls: Vec<_> = answer.tool_calls.iter().map(|it| it.arguments.get()).collect();
+            assert_eq!(calls, arguments, "{item_ids:?}");
+        }
+    }
+}
+
 /// Spec: P7
 #[tokio::test]
 async fn call_with_a_late_new_id_is_one() {
