@@ -17,6 +17,13 @@ pub(super) struct CallPiece {
     pub(super) extra_content: Option<JsonText>,
 }
 
+impl CallPiece {
+    /// Returns the only call of an answer, or a piece of it.
+    pub(super) const fn only(function: FunctionPiece) -> Self {
+        Self { index: Some(0), id: None, function: Some(function), extra_content: None }
+    }
+}
+
 #[derive(Deserialize, Default)]
 pub(super) struct FunctionPiece {
     pub(super) name: Option<String>,

@@ -69,7 +69,10 @@ pub(super) struct ChatAnswerMessage {
     /// State to send back to Gemini's compatible endpoint.
     #[serde(default, deserialize_with = "lenient::json")]
     pub(super) extra_content: Option<JsonText>,
-    pub(super) tool_calls: Option<Vec<CallPiece>>,
+    tool_calls: Option<Vec<CallPiece>>,
+    /// The only call, in the protocol's older form.
+    #[serde(default, deserialize_with = "lenient::json")]
+    function_call: Option<JsonText>,
     /// OpenRouter's images, which are not kept.
     #[serde(default, deserialize_with = "lenient::maybe")]
     images: Option<Vec<IgnoredAny>>,
@@ -81,6 +84,15 @@ impl ChatAnswerMessage {
         kept.push_reasoning(self.reasoning_content.as_deref(), self.reasoning.as_deref());
         kept.push_details(self.reasoning_details.take(), is_piece);
         kept.push_extra(self.extra_content.take());
+    }
+
+    /// Takes the calls, or the pieces of them.
+    pub(super) fn take_calls(&mut self) -> Vec<CallPiece> {
+        let mut calls = self.tool_calls.take().unwrap_or_default();
+        // An endpoint may send one call in both forms.
+        let only = self.function_call.take().filter(|_| calls.is_empty());
+        calls.extend(only.and_then(|call| call.read().ok()).map(CallPiece::only));
+        calls
     }
 
     pub(super) fn has_images(&self) -> bool {
@@ -180,6 +192,7 @@ impl ChatResponse {
         let mut message = choice.message.unwrap_or_default();
         let mut kept = KeptFields::default();
         message.keep(&mut kept, false);
+        let calls = message.take_calls();
         draft.thinking.extend(message.thinking());
         if message.has_images() {
             draft.note_media("image");
@@ -195,7 +208,7 @@ impl ChatResponse {
             }
         }
         draft.text.extend(message.refusal);
-        draft.calls = message.tool_calls.unwrap_or_default().into_iter().map(whole_call).collect();
+        draft.calls = calls.into_iter().map(whole_call).collect();
         let reason = choice.finish_reason.as_deref().filter(|reason| !reason.is_empty());
         // The body is complete, otherwise it would not be JSON.
         let reason = reason.or(omits.finish_reason.then_some("stop"));

@@ -122,6 +122,7 @@ impl ChatStream {
         reply: &Reply<'_>,
     ) -> Result<(), ProviderError> {
         piece.keep(&mut self.kept, true);
+        let calls = piece.take_calls();
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         if piece.has_images() {
             self.draft.note_media("image");
@@ -138,7 +139,7 @@ impl ChatStream {
                 }
             }
         }
-        match self.calls.take(piece.tool_calls.unwrap_or_default()) {
+        match self.calls.take(calls) {
             true => Ok(()),
             false => Err(reply.invalid_response("too many tool calls")),
         }

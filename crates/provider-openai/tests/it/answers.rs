@@ -93,6 +93,37 @@ async fn parallel_calls_without_ids_stay_apart() {
     assert_eq!(calls(&[at_once]).await, ["now({})", "now({})"], "alike, at once");
 }
 
+/// Spec: P7. The protocol's older form has one call, without an id.
+#[tokio::test]
+async fn call_in_the_older_form_is_a_call() {
+    let call = json!({ "name": "act", "arguments": "{\"x\":1.10}" });
+    let message = json!({ "content": "I act.", "function_call": call });
+    let choice = json!({ "message": message, "finish_reason": "function_call" });
+    let whole = Reply::json(200, &json!({ "choices": [choice] }));
+    let piece = |call: Value| delta(json!({ "function_call": call }));
+    let streamed = chunks(&[
+        delta(json!({ "content": "I act." })),
+        piece(json!({ "name": "act", "arguments": "" })),
+        piece(json!({ "arguments": "{\"x\":" })),
+        piece(json!({ "arguments": "1.10}" })),
+        stop("function_call"),
+    ]);
+    for (reply, is_streamed) in [(whole, false), (streamed, true)] {
+        let answer = ask(reply, is_streamed).await.unwrap();
+        let calls: Vec<_> =
+            answer.tool_calls.iter().map(|it| format!("{}{}", it.name, it.arguments)).collect();
+        assert_eq!((&*answer.text, calls), ("I act.", vec![r#"act{"x":1.10}"#.to_owned()]));
+        assert_eq!(answer.stop_reason, StopReason::ToolUse);
+    }
+    // No call in this form, and one in both.
+    let both = json!({ "tool_calls": [{ "id": "a", "function": call }], "function_call": call });
+    for (message, count) in [(json!({ "content": "no", "function_call": "none" }), 0), (both, 1)] {
+        let choice = json!({ "message": message, "finish_reason": "stop" });
+        let answer = ask(Reply::json(200, &json!({ "choices": [choice] })), false).await.unwrap();
+        assert_eq!(answer.tool_calls.len(), count);
+    }
+}
+
 /// Spec: P7
 #[tokio::test]
 async fn call_told_again_is_called_once() {
