@@ -57,11 +57,16 @@ fn is_version(segment: &str) -> bool {
     (1..=2).contains(&major.len()) && rest.len() <= 2 && number(rest) == rest.len()
 }
 
-/// Returns the API version that a URL's path contains twice in a row.
-pub(crate) fn doubled_version(url: &Url) -> Option<&str> {
+/// Returns the part of a URL's path that it contains twice in a row, if that part belongs to an API: a version, `api`,
+/// or several segments.
+pub(crate) fn repeated_path(url: &Url) -> Option<String> {
     let segments: Vec<&str> = url.path_segments()?.collect();
-    let doubled = segments.windows(2).find(|pair| pair[0] == pair[1] && is_version(pair[0]));
-    doubled.map(|pair| pair[0])
+    let is_of_api = |part: &[&str]| part.len() > 1 || is_version(part[0]) || part[0] == "api";
+    let repeated = |length: usize| {
+        let mut parts = segments.windows(2 * length).map(|pair| pair.split_at(length));
+        parts.find(|(one, other)| one == other && is_of_api(one)).map(|(part, _)| part.join("/"))
+    };
+    (1..=3).find_map(repeated)
 }
 
 /// Returns whether the host of a URL is this machine.

@@ -372,9 +372,9 @@ impl Endpoint {
     fn not_found_hint(&self) -> String {
         let base_url = &self.base_url;
         let [url, _] = &self.urls;
-        match connection::doubled_version(url) {
-            Some(version) => format!(
-                "`/{version}` is twice in the path that was asked: take it from the end of base_url, \
+        match connection::repeated_path(url) {
+            Some(path) => format!(
+                "`/{path}` is twice in the path that was asked: take it from the end of base_url, \
                  which is `{base_url}`"
             ),
             None => format!("is there a model `{}`? base_url is `{base_url}`", self.model),

@@ -235,17 +235,25 @@ async fn compressed_answer_is_named() {
 
 /// Spec: E7
 #[tokio::test]
-async fn doubled_version_is_a_matter_of_base_url() {
+async fn repeated_path_is_a_matter_of_base_url() {
+    let twice = |path: &str| {
+        format!("`/{path}` is twice in the path that was asked: take it from the end of base_url")
+    };
     for (path, expected) in [
-        ("/v1/v1", "`/v1` is twice in the path that was asked: take it from the end of base_url"),
-        ("/v1", "is there a model `m`?"),
+        ("/v1/v1", twice("v1")),
+        ("/api/api", twice("api")),
+        ("/v1/chat/completions/chat/completions", twice("chat/completions")),
+        ("/v1/messages/v1/messages", twice("v1/messages")),
+        ("/v1", "is there a model `m`?".to_owned()),
+        ("/chat/chat", "is there a model `m`?".to_owned()),
     ] {
         let server = Loopback::replying([Sent::new(404, "text/plain", "Not Found")]);
         let request = ModelRequest::new(Transcript::default());
         let provider = open_at(&format!("{}{path}", server.url()));
         let error = provider.complete(&request).await.unwrap_err();
         let hint = error.hint().unwrap_or_default();
-        assert!(hint.contains(expected) && hint.contains(path), "{hint}");
+        assert!(hint.contains(&expected), "{hint}");
+        assert!(path.matches('/').count() > 2 || hint.contains(path), "{hint}");
     }
 }
 
