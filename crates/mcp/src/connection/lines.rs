@@ -84,7 +84,7 @@ impl StdioTransport {
         match serde_json::from_str::<&RawValue>(&text) {
             Ok(message) => {
                 let messages = wire::messages(message).into_iter();
-                self.backlog.extend(messages.filter_map(|message| self.wire.read(message)));
+                self.backlog.extend(messages.filter_map(|message| self.wire.read(message, None)));
             }
             Err(_) if text.trim_start().starts_with("{\"jsonrpc\"") => {
                 self.fail("the answer is not JSON");

@@ -98,6 +98,20 @@ impl RequestState {
     }
 }
 
+impl WireState {
+    /// Returns the only pending request, if the error is that the server could not read a message.
+    fn only_unread(&self, error: &str) -> Option<RequestId> {
+        let code = read_value(error).ok()?["code"].as_i64()?;
+        let is_unread = [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST]
+            .contains(&ErrorCode(code.try_into().ok()?));
+        let mut pending = self.requests.iter().filter(|(_, sent)| sent.left && !sent.is_answered);
+        match (pending.next(), pending.next()) {
+            (Some((id, _)), None) if is_unread => Some(id.clone()),
+            _ => None,
+        }
+    }
+}
+
 impl Wire {
     pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
         Self { state: Mutex::default(), secrets }
@@ -208,22 +222,34 @@ impl Wire {
 
     /// Reads a message of the server. Returns `None` for the answer to a request that does not wait, and for text that
     /// is no message.
-    pub(crate) fn read(&self, message: &RawValue) -> Option<ServerJsonRpcMessage> {
-        let message = self.unread(message)?;
+    pub(crate) fn read(
+        &self,
+        message: &RawValue,
+        asked: Option<&RequestId>,
+    ) -> Option<ServerJsonRpcMessage> {
+        let message = self.unread(message, asked)?;
         serde_json::from_str(message.get()).ok()
     }
 
     /// Keeps the result of a call from being parsed by `rmcp`, which picks the first of its twenty kinds of result that
     /// fits, and loses unknown fields and the text of all numbers. The result is kept as it was written, in
-    /// [`RequestState::result`], and replaced in the message.
-    pub(crate) fn unread<'a>(&self, message: &'a RawValue) -> Option<Cow<'a, RawValue>> {
+    /// [`RequestState::result`], and replaced in the message. `asked` is the request that the message answers, if the
+    /// transport knows it: an error may have no id, if the server could not read that of the request.
+    pub(crate) fn unread<'a>(
+        &self,
+        message: &'a RawValue,
+        asked: Option<&RequestId>,
+    ) -> Option<Cow<'a, RawValue>> {
         let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
         let (result, error) = (fields.get("result"), fields.get("error"));
         if fields.contains_key("method") || (result.is_none() && error.is_none()) {
             return self.redact_message(message);
         }
-        let id = serde_json::from_str(fields.get("id")?.get()).ok()?;
         let mut state = self.state();
+        let id = match fields.get("id").map_or("null", |id| id.get()) {
+            "null" => asked.cloned().or_else(|| state.only_unread(error?.get()))?,
+            id => serde_json::from_str(id).ok()?,
+        };
         let id = match &id {
             RequestId::String(text) if !state.requests.contains_key(&id) => {
                 RequestId::Number(text.parse().ok()?)
@@ -301,7 +327,7 @@ mod tests {
     }
 
     fn read(wire: &Wire, message: &Value) -> Option<ServerJsonRpcMessage> {
-        wire.read(&to_raw_value(message).unwrap())
+        wire.read(&to_raw_value(message).unwrap(), None)
     }
 
     /// Spec: Q2, P12
@@ -316,7 +342,7 @@ mod tests {
         ] {
             let wire = waiting();
             let message = format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#);
-            let read = wire.read(serde_json::from_str(&message).unwrap()).unwrap();
+            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
             let ServerJsonRpcMessage::Response(response) = read else { panic!("{read:?}") };
             assert_eq!(response.id, RequestId::Number(7));
             assert!(matches!(response.result, ServerResult::CustomResult(_)), "{result} was read");
@@ -340,7 +366,7 @@ mod tests {
             json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": text}}),
         ] {
             let message = to_raw_value(&message).unwrap();
-            let read = wire.unread(&message).unwrap().into_owned();
+            let read = wire.unread(&message, None).unwrap().into_owned();
             assert!(read.get().contains("it is [redacted]"), "{read}");
         }
     }
@@ -371,7 +397,7 @@ mod tests {
             let request = ClientRequest::PingRequest(Default::default());
             wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
             let message = format!(r#"{{"jsonrpc":"2.0","id":7,{answer}}}"#);
-            let read = wire.read(serde_json::from_str(&message).unwrap()).unwrap();
+            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
             let ServerJsonRpcMessage::Error(error) = read else { panic!("{read:?}") };
             let fault = wire.end(&RequestId::Number(7)).fault;
             let said = match fault {
@@ -380,6 +406,33 @@ mod tests {
             };
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    /// Spec: Q2. A server that cannot read the id of a request answers without one.
+    #[test]
+    fn errors_without_an_id_find_their_request() {
+        let error = |code: i32| {
+            let error = json!({"code": code, "message": "no"});
+            to_raw_value(&json!({"jsonrpc": "2.0", "id": null, "error": error})).unwrap()
+        };
+        let wire = waiting();
+        wire.mark_left(&RequestId::Number(7));
+        assert!(wire.read(&error(-32000), None).is_none(), "it may be about a notification");
+        let read = wire.read(&error(-32000), Some(&RequestId::Number(7)));
+        let Some(ServerJsonRpcMessage::Error(answer)) = read else { panic!("{read:?}") };
+        assert_eq!(answer.id, Some(RequestId::Number(7)));
+        for code in [-32700, -32600] {
+            let wire = waiting();
+            assert!(wire.read(&error(code), None).is_none(), "the server never had it");
+            wire.mark_left(&RequestId::Number(7));
+            assert!(wire.read(&error(code), None).is_some(), "{code}");
+            assert!(wire.read(&error(code), None).is_none(), "it is answered");
+        }
+        let wire = waiting();
+        let other = ClientRequest::PingRequest(Default::default());
+        wire.begin(&ClientJsonRpcMessage::request(other, RequestId::Number(8)));
+        [7, 8].into_iter().for_each(|id| wire.mark_left(&RequestId::Number(id)));
+        assert!(wire.read(&error(-32700), None).is_none(), "it may be about either");
     }
 
     /// Spec: Q2

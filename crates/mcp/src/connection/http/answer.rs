@@ -91,7 +91,7 @@ pub(super) async fn read(
         [message] => message,
         _ => written,
     };
-    Ok(match wire.read(message) {
+    Ok(match wire.read(message, Some(&request.id)) {
         Some(message) => StreamableHttpPostResponse::Json(message, session),
         // The answer to another request; the answer to this one may still arrive.
         None => StreamableHttpPostResponse::Accepted,
@@ -165,7 +165,7 @@ async fn read_failure(
         error["id"] = id.clone().into_json_value();
         wire.record_status(id, status.as_u16());
         let error = to_raw_value(&error).ok();
-        if let Some(message) = error.and_then(|error| wire.read(&error)) {
+        if let Some(message) = error.and_then(|error| wire.read(&error, None)) {
             return Ok(StreamableHttpPostResponse::Json(message, None));
         }
         return Err(McpFault::Status { status: status.as_u16(), retry_after, text: String::new() });

@@ -69,7 +69,8 @@ impl Noted {
             return None;
         };
         // An event that answers nothing keeps its place, without data.
-        let read = self.wire.unread(message).map(|message| message.get().to_owned());
+        let read =
+            self.wire.unread(message, self.id.as_ref()).map(|message| message.get().to_owned());
         event.data = read;
         if event.data.is_none() {
             self.is_elsewhere.store(true, Ordering::Relaxed);
