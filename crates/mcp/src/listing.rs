@@ -160,10 +160,12 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<ToolList,
         };
         let fields: BTreeMap<String, &RawValue> =
             serde_json::from_str(page.written.get()).unwrap_or_default();
-        let listed = fields.get("tools").map(|listed| serde_json::from_str(listed.get()));
-        let Some(Ok::<Vec<&RawValue>, _>(listed)) = listed else {
+        // Some servers write `null` for an empty list, or nothing.
+        let listed = fields.get("tools").map_or("null", |listed| listed.get());
+        let Ok(listed) = serde_json::from_str::<Option<Vec<&RawValue>>>(listed) else {
             return invalid("a page has no `tools`".to_owned());
         };
+        let listed = listed.unwrap_or_default();
         let (is_empty, known) = (listed.is_empty(), list.entries.len());
         for tool in listed {
             let entry = entry(tool, page.accepted.as_ref());
@@ -178,8 +180,18 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<ToolList,
         if list.entries.len() > MAX_TOOLS {
             return invalid(format!("there are more than {MAX_TOOLS}"));
         }
-        let next = fields.get("nextCursor").map(|next| serde_json::from_str::<String>(next.get()));
-        let Some(next) = next.and_then(Result::ok) else { return Ok(list) };
+        let next = match fields.get("nextCursor").map(|next| serde_json::from_str(next.get())) {
+            Some(Ok(Value::String(next))) => next,
+            Some(Ok(Value::Number(next))) => next.to_string(),
+            None | Some(Ok(Value::Null)) => return Ok(list),
+            Some(_) => {
+                list.warnings.push(
+                    "the cursor of a page of its tools is no text; no further one is read"
+                        .to_owned(),
+                );
+                return Ok(list);
+            }
+        };
         // A server that repeats its pages has listed all its tools.
         if !is_empty && list.entries.len() == known {
             list.warnings

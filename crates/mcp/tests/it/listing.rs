@@ -73,6 +73,15 @@ async fn lists_that_go_round_are_kept(way: Way) {
     check(vec![to("1", &["a"]), to("1", &["b"])], &["a", "b"], back).await;
     check(vec![to("1", &["a"]), to("0", &["b"])], &["a", "b"], nothing_new).await;
     check(vec![to("1", &[]), to("1", &[])], &[], back).await;
+    let no_text = "the cursor of a page of its tools is no text; no further one is read";
+    let next = |cursor: Value, tools: Value| json!({"tools": tools, "nextCursor": cursor});
+    let (null, a) = (Value::Null, || json!([listed("a")]));
+    check(vec![next(json!(1), a()), listing(&[listed("b")])], &["a", "b"], "").await;
+    check(vec![next(null.clone(), a()), listing(&[listed("b")])], &["a"], "").await;
+    check(vec![next(json!({}), a()), listing(&[listed("b")])], &["a"], no_text).await;
+    check(vec![next(json!("1"), a()), json!({"tools": null})], &["a"], "").await;
+    check(vec![next(json!("1"), null), listing(&[listed("b")])], &["b"], "").await;
+    check(vec![next(json!("1"), a()), json!({})], &["a"], "").await;
     // An empty cursor is an ordinary cursor.
     check(vec![to("", &["a"]), listing(&[listed("b")])], &["a", "b"], "").await;
 }
