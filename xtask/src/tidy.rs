@@ -13,6 +13,7 @@ mod layout;
 mod links;
 mod manifests;
 mod names;
+mod prose;
 mod raw_json;
 pub(crate) mod syntax;
 mod tiers;
@@ -49,6 +50,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(types::check(&workspace.files));
     findings.extend(raw_json::check(&workspace.files));
     findings.extend(language::check(&workspace.files));
+    findings.extend(prose::check(&workspace.pages));
     findings.sort();
 
     for finding in &findings {

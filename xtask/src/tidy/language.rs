@@ -12,6 +12,7 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 use syn::{ItemEnum, ItemStruct, ItemTrait};
 
+pub(crate) use self::comments::count_private as private_words;
 use self::crate_language::{CrateLanguage, FoundPlace};
 use crate::error::XtaskError;
 use crate::tidy::finding::Finding;

@@ -99,7 +99,7 @@ fn comment(line: &str) -> Option<&str> {
     Some(rest.strip_prefix(['/', '!']).unwrap_or(rest).trim())
 }
 
-fn count_private(text: &str) -> usize {
+pub(crate) fn count_private(text: &str) -> usize {
     let text = text.to_lowercase();
     let words: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
