@@ -67,6 +67,8 @@ const STEPS: &[Step] = &[
     // Recorded answers of real providers, compared with the vendors' own libraries.
     Step { name: "corpus", work: Work::Optional { is_here: corpus::is_here, work: &Work::Here(corpus::run), install: "python3 with venv, and a way to PyPI" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
+    // The pages as a book: the table of contents names each page.
+    Step { name: "book", work: Work::Optional { is_here: || answers(&["mdbook", "--version"]), work: &Work::Program(&["mdbook", "build", "docs", "--dest-dir", "../target/book"]), install: "cargo install mdbook --locked" } },
     // Crates without effects build for a target without an operating system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
     // The public APIs equal the listings.
