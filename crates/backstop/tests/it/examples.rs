@@ -4,13 +4,18 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Runs an example; returns its standard output. Cargo builds examples before it runs tests.
-#[track_caller]
-fn printed(example: &str, arguments: &[&str], input: &str) -> String {
+/// Returns the command of an example. Cargo builds examples before it runs tests.
+fn command(example: &str) -> Command {
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
     path.pop();
-    let mut program = Command::new(path.join("examples").join(example));
+    Command::new(path.join("examples").join(example))
+}
+
+/// Runs an example; returns its standard output.
+#[track_caller]
+fn printed(example: &str, arguments: &[&str], input: &str) -> String {
+    let mut program = command(example);
     program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = program
         .spawn()
@@ -70,7 +75,7 @@ fn examples_stay_below_40_lines() {
             count += 1;
         }
     }
-    assert_eq!(count, 13);
+    assert_eq!(count, 14);
 }
 
 fn page(path: &str) -> String {
@@ -78,13 +83,26 @@ fn page(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The program that the README prints is the first example, which is run above.
+/// The program of the README is an example, and that of the first steps is another, which is run above.
 #[test]
-fn readme_prints_the_first_example() {
-    let (readme, example) = (page("README.md"), page("examples/hello.rs"));
-    let (_, program) = example.split_once("\n\nuse ").unwrap();
-    let shown = readme.contains(&format!("```rust\nuse {program}```\n\nIt prints `It is 42.` ("));
-    assert!(shown, "the README's program is not that of examples/hello.rs");
+fn pages_print_the_first_examples() {
+    for (shown, example, answer) in [
+        ("README.md", "anthropic", "```rust,no_run\nuse {}```\n\nIt prints"),
+        ("docs/getting-started.md", "hello", "```rust\nuse {}```"),
+    ] {
+        let (shown, program) = (page(shown), page(&format!("examples/{example}.rs")));
+        let (_, program) = program.split_once("\n\nuse ").unwrap();
+        assert!(shown.contains(&answer.replace("{}", program)), "examples/{example}.rs");
+    }
+}
+
+/// Without a key, the program ends before it sends anything, and says what is missing.
+#[test]
+fn real_model_needs_a_key() {
+    let mut program = command("anthropic");
+    let output = program.env_remove("ANTHROPIC_API_KEY").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("ANTHROPIC_API_KEY"), "{said}");
 }
 
 #[test]
