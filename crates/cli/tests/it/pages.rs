@@ -63,6 +63,56 @@ fn commands_of_the_pages_are_commands() {
     assert!(count > 50, "only {count} commands are on the pages");
 }
 
+/// The beginning of an agent file for a part of one on a page.
+const REST_OF_FILE: &str = "[agent]\ninput = \"x\"\n[model]\nprovider = \"openai\"\nmodel = \"m\"\n\
+    base_url = \"http://127.0.0.1:9\"\n[model.price]\ninput_per_mtok = 1.0\noutput_per_mtok = 1.0\n";
+
+/// Spec: C5. Agent files, scripts and scenarios on the pages are valid; a part of an agent file is completed first.
+#[test]
+fn files_of_the_pages_are_valid() {
+    let blocks = Regex::new(r"(?s)```toml\n(.*?)```").unwrap();
+    let mut bench = Bench::new();
+    for name in ["AZURE_OPENAI_API_KEY", "HOOK_KEY", "HOOK_TOKEN", "ISSUES_TOKEN"] {
+        bench = bench.with(name, "canary-0123456789");
+    }
+    for folder in ["data", "out", "node_modules"] {
+        std::fs::create_dir(bench.path().join(folder)).unwrap();
+    }
+    bench.write("script.toml", "[[model]]\ntext = \"x\"\n");
+    for (name, text) in [("notify.sh", "exit 0\n"), ("stock.sh", "exit 0\n")] {
+        bench.write(name, text);
+    }
+    let mut count = 0;
+    for path in pages() {
+        let page = std::fs::read_to_string(&path).unwrap();
+        for block in blocks.captures_iter(&page).map(|block| block.extract::<1>().1[0]) {
+            // A manifest of cargo, and the file with every key, which the tests of its format read.
+            if block.contains("[dependencies]") || block.contains("= \"…\"") {
+                continue;
+            }
+            let begins = |table: &str| block.lines().any(|line| line.starts_with(table));
+            let ran = if begins("[expect]") {
+                bench.write("scenario.toml", block);
+                bench.run(&["rehearse", "scenario.toml"])
+            } else if begins("[[model]]") {
+                bench.write("said.toml", block);
+                bench.write(
+                    "agent.toml",
+                    "[model]\nprovider = \"script\"\nscript = \"said.toml\"\n",
+                );
+                bench.run(&["check", "agent.toml"])
+            } else {
+                let rest = if begins("[model]") { "" } else { REST_OF_FILE };
+                bench.write("agent.toml", &format!("{rest}{block}"));
+                bench.run(&["check", "agent.toml"])
+            };
+            assert_eq!(ran.code, 0, "{}: {block}{}{}", path.display(), ran.out, ran.err);
+            count += 1;
+        }
+    }
+    assert!(count > 20, "only {count} files are on the pages");
+}
+
 /// Replaces the parts that differ between runs.
 fn same(line: &str) -> String {
     let ids = Regex::new(r"(run_|err_)[0-9a-f_-]{10,}").unwrap();
