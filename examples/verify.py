@@ -77,6 +77,8 @@ def verify(lines, key=None, head=None, run=None):
             fail(seq, "its hash does not match")
         if is_erased(event) and not plain:
             erased.append(seq)
+            # An earlier name is that of the original.
+            named = None if event["type"] == "run.forked" else named
         elif event["type"] in ("run.started", "run.forked"):
             named = event["data"].get("run") or named
         previous = digest

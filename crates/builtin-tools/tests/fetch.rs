@@ -348,6 +348,20 @@ async fn what_cannot_be_asked_for_is_invalid_input() {
     assert!(error.to_string().starts_with("invalid input: method"), "{error}");
 }
 
+/// Spec: P8, T8
+#[tokio::test]
+async fn status_outlives_a_body_that_breaks() {
+    for ending in [Ending::CloseAt(4), Ending::ResetAt(4), Ending::HangAt(4)] {
+        let busy = text(503, "busy, come later").header("retry-after", "7");
+        let server = Loopback::replying([busy.ending(ending)]);
+        let url = url(&server, "here.test", "/");
+        let error = fetch(&here(), &ALL, json!({ "url": url })).await.unwrap_err();
+        let said = error.kind().to_string();
+        assert!(said.starts_with("HTTP request failed: 503 Service Unavailable"), "{said}");
+        assert_eq!(error.retry(), Retry::After(Duration::from_secs(7)));
+    }
+}
+
 /// Spec: T7. What came before the timeout is kept with the error.
 #[tokio::test]
 async fn what_came_so_far_is_known() {

@@ -59,18 +59,23 @@ fn descriptor_limit() -> usize {
 
 /// Serves the connections of a program until the future is dropped.
 pub(crate) async fn serve(listener: TcpListener, gate: HostGate, notes: Arc<Interventions>) {
-    let free = Arc::new(Semaphore::new(ROOM.of_one));
+    serve_in(&ROOM, listener, gate, notes).await;
+}
+
+async fn serve_in(room: &Room, listener: TcpListener, gate: HostGate, notes: Arc<Interventions>) {
+    let free = Arc::new(Semaphore::new(room.of_one));
     let mut connections = JoinSet::new();
     loop {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
-        let Ok(room) = Arc::clone(&ROOM.of_all).acquire_owned().await else { return };
         tokio::select! {
             accepted = listener.accept() => {
                 let Some((stream, _)) = accept_or_pause(accepted, &SystemClock).await else { continue };
+                // An idle program takes no room, so that the number of programs is not limited by it.
+                let Ok(place) = Arc::clone(&room.of_all).acquire_owned().await else { return };
                 let (gate, notes) = (gate.clone(), Arc::clone(&notes));
                 connections.spawn(async move {
                     connection::serve(stream, gate, notes).await;
-                    drop((permit, room));
+                    drop((permit, place));
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -89,8 +94,11 @@ async fn accept_or_pause<S>(accepted: io::Result<S>, clock: &dyn Clock) -> Optio
 #[cfg(test)]
 mod tests {
     use backstop_clock::VirtualClock;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
+    use crate::Network;
 
     /// Spec: N3
     #[test]
@@ -99,6 +107,30 @@ mod tests {
             let room = Room::in_limit(limit);
             assert_eq!((room.of_all.available_permits(), room.of_one), (of_all, of_one), "{limit}");
         }
+    }
+
+    /// Spec: N2. However many programs run.
+    #[tokio::test]
+    async fn idle_programs_take_no_room() {
+        let room: &'static Room = Box::leak(Box::new(Room::in_limit(48)));
+        let gate = HostGate::new(Network::None, Vec::new(), false);
+        let mut programs = JoinSet::new();
+        let mut last = None;
+        for _ in 0..20 {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            last = Some(listener.local_addr().unwrap());
+            programs.spawn(serve_in(room, listener, gate.clone(), Arc::default()));
+        }
+        tokio::task::yield_now().await;
+        let mut asking = TcpStream::connect(last.unwrap()).await.unwrap();
+        asking.write_all(b"GET http://a.example/ HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        let answered = asking.read_exact(&mut answer);
+        tokio::select! {
+            answered = answered => assert_eq!(answered.unwrap(), 12),
+            () = SystemClock.sleep(Duration::from_secs(10)) => panic!("no answer"),
+        }
+        assert_eq!(&answer, b"HTTP/1.1 403");
     }
 
     /// Spec: N3

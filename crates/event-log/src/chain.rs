@@ -96,7 +96,9 @@ impl<'key> Verifier<'key> {
         if record.seal(&self.previous, self.key) != record.hash {
             return Err(LogError::tampered_event(expected, "its hash does not match"));
         }
-        if let Some(run) = naming.run {
+        if naming.is_lost {
+            self.named = None;
+        } else if let Some(run) = naming.run {
             self.named = Some((expected, run));
         }
         (self.last, self.previous) = (expected, record.hash);
@@ -126,6 +128,9 @@ impl<'key> Verifier<'key> {
 struct Naming {
     run: Option<RunId>,
     key_id: Option<Arc<str>>,
+    /// Whether the event names a copy and was erased: an earlier name is that of the original.
+    #[serde(skip)]
+    is_lost: bool,
 }
 
 impl Naming {
@@ -135,6 +140,7 @@ impl Naming {
             ("run.started" | "run.forked" | "subscription.opened", Some(text)) => {
                 serde_json::from_str(text).unwrap_or_default()
             }
+            ("run.forked", None) => Self { is_lost: true, ..Self::default() },
             _ => Self::default(),
         }
     }

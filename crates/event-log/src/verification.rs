@@ -221,8 +221,13 @@ mod tests {
     use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter, Seed};
 
     fn started() -> EventKind {
+        started_as(None)
+    }
+
+    /// Returns the first event of a run, which names it.
+    fn started_as(run: Option<&str>) -> EventKind {
         let started = json!({
-            "input": "hello", "session": "ses_1", "machine": 1,
+            "run": run, "input": "hello", "session": "ses_1", "machine": 1,
             "agent": { "name": "demo", "digest": "d", "definition": {} },
         });
         serde_json::from_value::<RunStarted>(started).unwrap().into()
@@ -376,7 +381,7 @@ mod tests {
         for erased in 1..=4 {
             let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_2"));
             let kinds = vec![
-                (5, started()),
+                (5, started_as(Some("run_1"))),
                 (50, warning("private")),
                 (5_000, forked.clone().into()),
                 (5_010, warning("later")),

@@ -1,5 +1,6 @@
 //! Conversion of a response for the model.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -27,6 +28,8 @@ const SHOWN: [&str; 10] = [
     "retry-after",
     "www-authenticate",
 ];
+/// Time limit of reading the body of a failure, whose status is known without it.
+const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
 /// Maximum shown length of a header's value, in characters.
 const MAX_HEADER_CHARS: usize = 1_000;
 
@@ -47,8 +50,24 @@ pub(super) async fn read(
             (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
         }
     });
+    let is_failure = status.is_client_error() || status.is_server_error();
+    let mut late = pin!(SystemClock.sleep(MAX_FAILURE_TIME));
     let mut is_cut = false;
-    while !is_cut && let Some(piece) = response.chunk().await.map_err(|error| not_sent(&error))? {
+    while !is_cut {
+        let piece = tokio::select! {
+            piece = response.chunk() => Some(piece),
+            () = &mut late, if is_failure => None,
+        };
+        let piece = match piece {
+            Some(Ok(Some(piece))) => piece,
+            Some(Ok(None)) => break,
+            Some(Err(error)) if !is_failure => return Err(not_sent(&error)),
+            // The failure is known by its status.
+            Some(Err(_)) | None => {
+                is_cut = true;
+                break;
+            }
+        };
         let mut bytes = so_far.lock().unwrap_or_else(PoisonError::into_inner);
         let room = request.max_bytes - bytes.len();
         bytes.extend_from_slice(&piece[..room.min(piece.len())]);
@@ -56,7 +75,7 @@ pub(super) async fn read(
     }
     let bytes = std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner));
     let text = text(&headers, &bytes, is_cut);
-    if status.is_client_error() || status.is_server_error() {
+    if is_failure {
         return Err(status_error(status, &text.unwrap_or_default(), wait(&headers)));
     }
     let mut answer = json!({

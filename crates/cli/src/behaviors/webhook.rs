@@ -19,8 +19,10 @@ use crate::exit::CliError;
 
 /// Timeout of the connection; the behaviour's timeout limits the whole delivery.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Size of the part of a response body that is read, in bytes.
+/// Size of the part of a response body that is read, in bytes, and the time limit of reading it: the status is known
+/// without it.
 const MAX_BODY_BYTES: usize = 16 * 1024;
+const MAX_BODY_TIME: Duration = Duration::from_secs(2);
 /// User agent of the command.
 const USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
 
@@ -169,13 +171,19 @@ fn key(id: &str) -> String {
     id.bytes().map(encoded).collect()
 }
 
-/// Reads the beginning of a response body.
+/// Reads the beginning of a response body, as far as it comes in time.
 async fn body(mut response: Response) -> String {
     let mut read = Vec::new();
-    while read.len() < MAX_BODY_BYTES
-        && let Ok(Some(piece)) = response.chunk().await
-    {
-        read.extend_from_slice(&piece);
+    let reading = async {
+        while read.len() < MAX_BODY_BYTES
+            && let Ok(Some(piece)) = response.chunk().await
+        {
+            read.extend_from_slice(&piece);
+        }
+    };
+    tokio::select! {
+        () = reading => {}
+        () = SystemClock.sleep(MAX_BODY_TIME) => {}
     }
     read.truncate(MAX_BODY_BYTES);
     String::from_utf8_lossy(&read).into_owned()
@@ -183,6 +191,9 @@ async fn body(mut response: Response) -> String {
 
 #[cfg(test)]
 mod tests {
+    use backstop_testkit::{Ending, Loopback, Reply};
+    use layer0::failure::chain;
+
     use super::*;
 
     /// Spec: X8
@@ -194,5 +205,19 @@ mod tests {
         ] {
             assert_eq!(key(id), expected);
         }
+    }
+
+    /// Spec: X8, P8
+    #[tokio::test]
+    async fn status_outlives_a_body_that_hangs() {
+        let refusal = Reply::new(422, "text/plain", "no such field, said slowly");
+        let server = Loopback::replying([refusal.ending(Ending::HangAt(13))]);
+        let url = format!("http://127.0.0.1:{}/", server.address().port());
+        let Ok(webhook) = Webhook::new(url.parse().unwrap(), Redactor::new()) else {
+            panic!("it is made")
+        };
+        let told = webhook.tell("tell/run_1/7", "{}".to_owned()).await;
+        let text = chain(&told.unwrap_err()).join(": ");
+        assert_eq!(text, "the server answered 422 Unprocessable Entity: no such field");
     }
 }

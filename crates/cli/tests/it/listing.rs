@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::bench::Bench;
+use crate::sqlite;
 
 const FAILS: &str = "[[model]]\nerror = { kind = \"rate_limited\" }\n[[model]]\n\
     tool_calls = [{ id = \"c1\", name = \"fails\" }]\n[[model]]\n\
@@ -243,6 +244,22 @@ fn runs_are_found_by_what_was_said() {
     assert_eq!(fits.len(), 1);
     bench.run(&["runs", "--search", " "]).fails(2, "must not be empty");
     bench.run(&["runs", "--search", "a", "--stuck"]).fails(2, "cannot be used with");
+}
+
+/// Spec: C2
+#[test]
+fn unreadable_run_does_not_end_a_search() {
+    let bench = bench();
+    let fine = bench.run(&["runs", "--agent", "fine", "--json"]).ok().json();
+    let fine = fine[0]["run"].as_str().unwrap();
+    let of_fine = format!("(SELECT id FROM runs WHERE run = '{fine}')");
+    let change = format!("UPDATE events SET hash = x'00' WHERE seq = 2 AND run_id = {of_fine}");
+    sqlite::execute(&bench.path().join("x.db"), &change);
+    let searched = bench.run(&["runs", "--search", "question", "--json"]).ok();
+    let found = searched.json();
+    assert_eq!((found.len(), &found[0]["agent"]), (1, &json!("agent")));
+    let why = format!("run {fine} cannot be searched: hash chain broken at seq 2");
+    assert!(searched.err.contains(&why), "{}", searched.err);
 }
 
 /// Spec: C2

@@ -127,7 +127,7 @@ impl AccountWriter {
         let round = {
             let mut state = self.queue.state();
             let is_retry = state.next.is_owed_alone();
-            if state.next.is_empty() || is_retry && *retries == MAX_RETRIES {
+            if state.next.is_empty() || is_retry && *retries >= MAX_RETRIES {
                 state.is_served = false;
                 return false;
             }
@@ -163,9 +163,8 @@ impl AccountWriter {
                 state.next.owed = state.next.owed.saturating_sub_unsigned(unused);
                 true
             }
-            Err(error) => {
+            Err(FailedRound { error, is_unwritten }) => {
                 // A refund that may have been written would count twice.
-                let is_unwritten = error.facts().effect == Effect::None;
                 let owed = if is_unwritten { round.owed } else { round.owed.max(0) };
                 let mut state = self.queue.state();
                 state.next.owed = state.next.owed.saturating_add(owed);
@@ -178,12 +177,15 @@ impl AccountWriter {
 
     /// Adds what a round may add. Returns the number that is stored, and the places of the reservations that have
     /// nothing left, with what is used.
-    async fn write(&self, round: &AccountRound) -> Result<(u64, Vec<(usize, UsedUp)>), StateError> {
+    async fn write(
+        &self,
+        round: &AccountRound,
+    ) -> Result<(u64, Vec<(usize, UsedUp)>), FailedRound> {
         let (mut seen, mut is_fresh) = (self.queue.state().seen, false);
         loop {
             let admission = round.admit(seen);
             if !admission.refused.is_empty() && !is_fresh {
-                (seen, is_fresh) = (self.read().await?, true);
+                (seen, is_fresh) = (self.read().await.map_err(FailedRound::before_write)?, true);
                 continue;
             }
             if admission.is_empty() {
@@ -192,7 +194,7 @@ impl AccountWriter {
             match self.add(admission.amount, admission.bound).await? {
                 Added::Done(sum) => return Ok((sum, admission.refused)),
                 Added::Refused(found) => (seen, is_fresh) = (found, true),
-                _ => return Err(StateError::Other("an unknown answer".into())),
+                _ => return Err(StateError::Other("an unknown answer".into()).into()),
             }
         }
     }
@@ -205,17 +207,17 @@ impl AccountWriter {
         }
     }
 
-    async fn add(&self, amount: i64, bound: Option<u64>) -> Result<Added, StateError> {
+    async fn add(&self, amount: i64, bound: Option<u64>) -> Result<Added, FailedRound> {
         let Account { scope, key, keep, .. } = &self.queue.account;
         let mut add = StateAdd::new(scope.clone(), key, amount).expires_after(*keep);
         add.unless_above = bound;
         match self.queue.store.add(add.clone()).await {
             // An account of an earlier version is no number.
             Err(StateError::Serialization(_)) => {
-                self.convert().await?;
-                self.queue.store.add(add).await
+                self.convert().await.map_err(FailedRound::before_write)?;
+                Ok(self.queue.store.add(add).await?)
             }
-            added => added,
+            added => Ok(added?),
         }
     }
 
@@ -228,6 +230,27 @@ impl AccountWriter {
             Ok(_) | Err(StateError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The error of a round.
+struct FailedRound {
+    error: StateError,
+    /// Whether nothing of the round can have been written.
+    is_unwritten: bool,
+}
+
+impl FailedRound {
+    /// Makes the error of a step before the addition.
+    const fn before_write(error: StateError) -> Self {
+        Self { error, is_unwritten: true }
+    }
+}
+
+impl From<StateError> for FailedRound {
+    fn from(error: StateError) -> Self {
+        let is_unwritten = error.facts().effect == Effect::None;
+        Self { error, is_unwritten }
     }
 }
 

@@ -42,6 +42,8 @@ struct Watched {
     fails: Mutex<bool>,
     /// Number of writes that succeed, then of those that fail.
     breaks: Mutex<Option<(u32, u32)>>,
+    /// Number of reads that fail next.
+    unreadable: Mutex<u32>,
     far: Mutex<Option<VirtualClock>>,
 }
 
@@ -64,6 +66,13 @@ impl Watched {
         }
     }
 
+    fn is_unreadable(&self) -> bool {
+        let mut failing = self.unreadable.lock().unwrap();
+        let is_next = *failing > 0;
+        *failing = failing.saturating_sub(1);
+        is_next
+    }
+
     async fn balance(&self, scope: &str, key: &str) -> Value {
         let scope: Scope = scope.parse().unwrap();
         self.store.read(&scope, key).await.unwrap().unwrap().value.value()
@@ -73,6 +82,9 @@ impl Watched {
 #[async_trait]
 impl StateStore for Watched {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        if self.is_unreadable() {
+            return Err(StateError::Other("the connection was reset".into()));
+        }
         self.store.read(scope, key).await
     }
 
@@ -399,6 +411,30 @@ async fn failed_settlement_does_not_stay_charged() {
         let balance = shared.state.balance("limit:agent:triage", "2026-01-01").await;
         assert_eq!(balance, 2 * 1_500_000);
     }
+}
+
+/// Spec: B4. A refund is not lost to a read that fails before it is written.
+#[tokio::test]
+async fn failed_read_keeps_what_is_owed() {
+    let shared = Shared::new();
+    *shared.state.breaks.lock().unwrap() = Some((1, 100));
+    let day = limit("agent", LimitPeriod::Day, ANSWER_USD / 2.0);
+    let half = says("42").usage(TokenUsage::new(500, 0));
+    let agent = shared.agent(vec![half]).spend_limit(day).build().unwrap();
+    shared.run(agent.clone(), RunRequest::new("a")).await.unwrap();
+    let minute = || {
+        let clock = shared.bench.clock.clone();
+        on(&shared.bench, async move { clock.sleep(Duration::from_secs(60)).await })
+    };
+    minute().await;
+    // What is owed is sent with the next reservation.
+    *shared.state.breaks.lock().unwrap() = None;
+    *shared.state.unreadable.lock().unwrap() = 1;
+    let refused = shared.run(agent, RunRequest::new("b")).await.unwrap_err();
+    assert_eq!(refused.code(), "state.other");
+    minute().await;
+    let balance = shared.state.balance("limit:agent:triage", "2026-01-01").await;
+    assert_eq!(balance, ANSWER_NANOUSD / 2);
 }
 
 /// Spec: B4. Runs of one process wait for few writes, however many they are.

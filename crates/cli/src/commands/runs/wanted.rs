@@ -8,6 +8,7 @@ use layer0::id::RunId;
 use super::search::holds_text;
 use crate::args::{ListedState, RunsListArgs};
 use crate::newest::find_newest;
+use crate::output::note;
 
 /// The conditions of a list, including those that a log does not support.
 pub(super) struct RunConditions {
@@ -83,7 +84,7 @@ impl RunConditions {
         if let Some(text) = &self.text {
             for run in &runs {
                 if !texts.contains_key(&run.run) {
-                    texts.insert(run.run.clone(), holds_text(log, &run.run, text).await?);
+                    texts.insert(run.run.clone(), search_run(log, &run.run, text).await?);
                 }
             }
             runs.retain(|run| texts.get(&run.run).copied().unwrap_or_default());
@@ -106,6 +107,18 @@ impl RunConditions {
             (false, RunState::Running) => is_asked_for(ListedState::Running),
             _ => true,
         }
+    }
+}
+
+/// Returns whether a run's record contains a text. A record that cannot be read contains none.
+async fn search_run(log: &dyn EventLog, run: &RunId, text: &str) -> Result<bool, LogError> {
+    match holds_text(log, run, text).await {
+        // The other runs are still searched.
+        Err(error @ (LogError::Tampered { .. } | LogError::UnreadableRun { .. })) => {
+            note(&format!("run {run} cannot be searched: {error}"));
+            Ok(false)
+        }
+        searched => searched,
     }
 }
 
