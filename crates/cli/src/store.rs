@@ -80,7 +80,10 @@ pub(crate) fn parse(url: &str, origin: &StoreUrlSource<'_>) -> Result<StoreUrl, 
 
 /// Returns a valid URL near an invalid one, without parts that could hold a password.
 fn suggest_url(url: &str) -> String {
-    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+    let path = path.or_else(|| url.strip_prefix("file:")).unwrap_or(url);
+    // Only `?network_fs=1` is a parameter.
+    let path = path.split('?').next().unwrap_or_default();
     match path.is_empty() || path.contains([':', '@']) {
         true => "sqlite:backstop.db".to_owned(),
         false => format!("sqlite:{path}"),

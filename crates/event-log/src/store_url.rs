@@ -60,10 +60,11 @@ impl FromStr for StoreUrl {
         }
         match url.strip_prefix("sqlite:") {
             Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => {
-                Ok(match path.strip_suffix(ON_NETWORK) {
-                    Some(path) => Self::SqliteOnNetwork(PathBuf::from(path)),
-                    None => Self::Sqlite(PathBuf::from(path)),
-                })
+                match path.strip_suffix(ON_NETWORK) {
+                    Some(path) => Ok(Self::SqliteOnNetwork(PathBuf::from(path))),
+                    None if has_parameter(path) => Err(InvalidStoreUrl(url.to_owned())),
+                    None => Ok(Self::Sqlite(PathBuf::from(path))),
+                }
             }
             // A password in an invalid URL must not be shown.
             _ => Err(InvalidStoreUrl(url.split('@').next_back().unwrap_or_default().to_owned())),
@@ -80,6 +81,15 @@ impl fmt::Display for StoreUrl {
             Self::Postgres(url) => f.write_str(&without_password(url)),
         }
     }
+}
+
+/// Returns whether a path ends with a parameter as in a URL, such as a misspelt one.
+fn has_parameter(path: &str) -> bool {
+    let is_word = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let parameter = path.rsplit_once('?').and_then(|(_, parameter)| parameter.split_once('='));
+    parameter.is_some_and(|(name, _)| is_word(name))
 }
 
 /// Returns the URL of a server without its password and its parameters, which may contain one.

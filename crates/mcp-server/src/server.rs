@@ -1,16 +1,16 @@
 //! A server of operators.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{MemoryLog, StartKeys};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_redact::Redactor;
 use rmcp::RoleServer;
-use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -18,9 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::handler::McpServerHandler;
-use crate::http_door::{self, Entrance, MAX_CONNECTIONS, MAX_MESSAGE_BYTES};
-use crate::input_end::InputEnd;
-use crate::mended::Mended;
+use crate::http_door::{self, Entrance, MAX_CONNECTIONS};
+use crate::lines::LineTransport;
 use crate::offer::Offer;
 use crate::origin;
 use crate::runs::LocalRuns;
@@ -147,9 +146,7 @@ impl Server {
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
         let (ended, clock) = (stop.child_token(), Arc::clone(&self.clock));
-        let read = InputEnd::new(Mended::new(read), ended.clone());
-        let transport =
-            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        let transport = LineTransport::new(read, write, ended.clone());
         let serving = self.serve_transport(transport, stop);
         let given_up = async {
             ended.cancelled().await;
@@ -162,15 +159,11 @@ impl Server {
         }
     }
 
-    async fn serve_transport<R, W>(
+    async fn serve_transport(
         self,
-        transport: AsyncRwTransport<RoleServer, R, W>,
+        transport: impl Transport<RoleServer, Error = io::Error> + 'static,
         stop: CancellationToken,
-    ) -> Result<(), ServeError>
-    where
-        R: AsyncRead + Send + Unpin + 'static,
-        W: AsyncWrite + Send + Unpin + 'static,
-    {
+    ) -> Result<(), ServeError> {
         let served =
             rmcp::service::serve_server_with_ct(self.handler(), transport, stop.clone()).await;
         match served {

@@ -227,7 +227,7 @@ mod tests {
         let timed_out = McpError::TimedOut {
             server: server(),
             what: "its initialisation",
-            after: Duration::from_secs(10),
+            after: Duration::from_secs(30),
             was_just_started: true,
             said: String::new(),
             stderr: stderr(),

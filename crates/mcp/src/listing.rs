@@ -16,8 +16,6 @@ use crate::fault::McpFault;
 use crate::names::model_name;
 use crate::server::{Settings, sanitize_name};
 
-/// Time limit of listing.
-pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of tools.
 const MAX_TOOLS: usize = 1_000;
 /// Maximum number of pages.
@@ -77,7 +75,7 @@ impl ToolList {
                 server: server(),
                 what: "the listing of its tools",
                 after,
-                was_just_started: false,
+                was_just_started: true,
                 said: connection.stderr().map(|stderr| stderr.after("")).unwrap_or_default(),
                 stderr: stderr(),
             },
@@ -140,7 +138,7 @@ impl ToolList {
 
 /// Requests one page after another.
 async fn pages(connection: &Connection, settings: &Settings) -> Result<ToolList, McpFault> {
-    let end = settings.clock.monotonic().saturating_add(LIST_TIMEOUT);
+    let end = settings.clock.monotonic().saturating_add(settings.start_timeout);
     let invalid = |why: String| Err(McpFault::Unreadable(why));
     let mut list = ToolList { entries: Vec::new(), warnings: Vec::new() };
     let (mut names, mut twice) = (BTreeSet::new(), BTreeSet::new());
@@ -149,7 +147,7 @@ async fn pages(connection: &Connection, settings: &Settings) -> Result<ToolList,
     for _ in 0..MAX_PAGES {
         let over = async {
             settings.clock.sleep(end.saturating_sub(settings.clock.monotonic())).await;
-            LIST_TIMEOUT
+            settings.start_timeout
         };
         let page = match connection.list(cursor, over).await {
             // A server without tools need not know the request.

@@ -136,7 +136,8 @@ impl McpServer {
         self
     }
 
-    /// Sets the time limit for the server's start and its answer to the initialisation; 30 s by default.
+    /// Sets the time limit for the server's start and its answer to the initialisation, and for the listing of its tools;
+    /// 30 s by default each.
     #[must_use]
     pub const fn start_timeout(mut self, timeout: Duration) -> Self {
         self.0.start_timeout = timeout;

@@ -49,6 +49,8 @@ pub(crate) struct AnswerPart {
     pub(crate) function_call: Option<GeminiAnswerCall>,
     /// Data other than text, such as an image.
     pub(crate) inline_data: Option<AnswerData>,
+    /// A reference to such data.
+    pub(crate) file_data: Option<AnswerData>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
     #[serde(default, deserialize_with = "lenient::json")]

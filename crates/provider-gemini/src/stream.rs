@@ -110,7 +110,9 @@ impl GenerateStream {
             Some(text) => draft.say(&text, reply),
             None => {}
         }
-        if let Some(data) = part.inline_data.filter(|_| part.thought != Some(true)) {
+        if let Some(data) =
+            part.inline_data.or(part.file_data).filter(|_| part.thought != Some(true))
+        {
             draft.note_media(&data.mime_type);
         }
         match part.function_call {
@@ -127,7 +129,9 @@ impl GenerateStream {
     ) -> Result<(), ProviderError> {
         let states_nothing = call.args.is_none() && call.partial_args.is_none();
         if !call.name.is_empty() {
-            self.end_call();
+            if self.open_arguments.is_some() {
+                return Err(ProviderError::stream_truncated("the end of a call"));
+            }
             let mut draft = CallDraft::new(call.id.unwrap_or_default(), call.name);
             draft.take(call.args);
             self.draft.calls.push(draft);

@@ -43,6 +43,8 @@ pub(crate) const ROWS: &[FailureRule] = &[
     FailureRule::new(400, Code(&["tool_use_failed", "output_parse_failed"]), Malformed),
     // The status is 404, 400 or 403.
     FailureRule::any(Code(&["model_not_found"]), NotFound),
+    // Mistral.
+    FailureRule::new(400, Type(&["invalid_model"]), NotFound),
     // A 429 that does not pass comes before those that do.
     FailureRule::new(
         429,

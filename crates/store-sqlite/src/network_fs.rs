@@ -8,23 +8,46 @@ use std::path::{Path, PathBuf};
 /// Returns the type of the file system of a path; `None` if unknown.
 pub(crate) type Probe = fn(&Path) -> Option<String>;
 
-/// Types of file systems in `/proc/self/mountinfo` whose files several machines or kernels share.
-const TYPES: [&str; 15] = [
+/// Types of file systems in `/proc/self/mountinfo` whose files several machines or kernels share: those of networks,
+/// and the shared folders of VirtualBox, VMware, Parallels, Docker Desktop and WSL.
+const TYPES: [&str; 20] = [
     "9p",
     "afs",
+    "beegfs",
     "ceph",
     "cifs",
     "coda",
-    "fuse.ceph",
-    "fuse.glusterfs",
-    "fuse.rclone",
-    "fuse.s3fs",
-    "fuse.sshfs",
+    "drvfs",
+    "fakeowner",
+    "gpfs",
     "lustre",
     "ncpfs",
+    "orangefs",
+    "prl_fs",
+    "pvfs2",
+    "smb2",
     "smb3",
     "smbfs",
+    "vboxsf",
     "virtiofs",
+    "vmhgfs",
+];
+
+/// FUSE file systems that keep their files on this machine; most others reach a server or the host of this machine.
+const LOCAL_FUSE: [&str; 13] = [
+    "fuse.bindfs",
+    "fuse.cryfs",
+    "fuse.ecryptfs",
+    "fuse.encfs",
+    "fuse.exfat",
+    "fuse.fuse-overlayfs",
+    "fuse.gocryptfs",
+    "fuse.lxcfs",
+    "fuse.mergerfs",
+    "fuse.ntfs-3g",
+    "fuse.unionfs",
+    "fuse.unionfs-fuse",
+    "fuse.zfs-fuse",
 ];
 
 /// Returns the type of the network file system that a path is on, or will be on once it exists.
@@ -35,7 +58,8 @@ pub(crate) fn network_type(path: &Path, probe: Probe) -> Option<String> {
 
 fn is_network(name: &str) -> bool {
     // `nfs`, `nfs4` and `nfsd`.
-    name.starts_with("nfs") || TYPES.contains(&name)
+    let is_remote_fuse = name.starts_with("fuse.") && !LOCAL_FUSE.contains(&name);
+    name.starts_with("nfs") || is_remote_fuse || TYPES.contains(&name)
 }
 
 /// Returns the path, or the nearest parent folder that exists.
@@ -115,10 +139,16 @@ mod tests {
         check(32, Some("virtiofs"), true);
         check(33, Some("ext4"), false);
         check(3, None, false);
-        for name in ["nfs", "cifs", "smb3", "9p", "afs", "fuse.sshfs", "ceph"] {
+        for name in ["nfs", "cifs", "smb3", "9p", "afs", "fuse.sshfs", "ceph", "vboxsf"] {
+            assert!(is_network(name), "{name}");
+        }
+        for name in ["fuse.grpcfuse", "fuse.vmhgfs-fuse", "fuse.gcsfuse", "fuse.unknown"] {
             assert!(is_network(name), "{name}");
         }
         for name in ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "fuse", "fuseblk", "zfs", "apfs"] {
+            assert!(!is_network(name), "{name}");
+        }
+        for name in LOCAL_FUSE {
             assert!(!is_network(name), "{name}");
         }
     }

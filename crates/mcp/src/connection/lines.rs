@@ -73,21 +73,16 @@ impl StdioTransport {
 
     /// Handles a line.
     fn take(&mut self, line: &[u8]) {
-        let Ok(text) = std::str::from_utf8(line) else {
-            // Only possible messages count: programs print arbitrary text.
-            if line.trim_ascii_start().starts_with(b"{") {
-                self.fail("the answer is not UTF-8");
-            }
-            return;
-        };
-        let text = replace_lone_surrogates(text);
+        let text = String::from_utf8_lossy(line);
+        let text = replace_lone_surrogates(&text);
         match serde_json::from_str::<&RawValue>(&text) {
             Ok(message) => {
                 let messages = wire::messages(message).into_iter();
                 self.backlog.extend(messages.filter_map(|message| self.wire.read(message, None)));
             }
             Err(_) if text.trim_start().starts_with("{\"jsonrpc\"") => {
-                self.fail("the answer is not JSON");
+                // Other lines are not messages: programs print arbitrary text.
+                self.answer_all(&self.wire.not_json(&text));
             }
             Err(_) => tracing::debug!(bytes = text.len(), "a line that is no message is skipped"),
         }

@@ -25,6 +25,9 @@ use crate::server::Settings;
 /// Number of checks whether a program that failed has ended, and the wait between them.
 const LAST_LOOKS: u32 = 50;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Maximum number of shown revisions of a server that refuses all known ones, and of the characters of each.
+const MAX_SHOWN_REVISIONS: usize = 5;
+const SHOWN_REVISION_CHARS: usize = 20;
 
 /// Sources of information about a failed initialisation.
 #[derive(Clone, Copy)]
@@ -211,8 +214,16 @@ pub(super) fn transport_fault(error: &(dyn Error + 'static)) -> Option<McpFault>
 /// Describes the server's refusal of the initialisation, without its whole text.
 fn refusal(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::JsonRpcError(error) => {
-            format!("refused its initialisation: {} ({})", error.message, error.code.0)
+        ClientInitializeError::JsonRpcError(answer) => {
+            let named = supported_revisions(error).into_iter().take(MAX_SHOWN_REVISIONS);
+            let named: Vec<String> = named
+                .map(|revision| revision.chars().take(SHOWN_REVISION_CHARS).collect())
+                .collect();
+            let speaks = match named.is_empty() {
+                true => String::new(),
+                false => format!("; it speaks {}", named.join(", ")),
+            };
+            format!("refused its initialisation: {} ({}){speaks}", answer.message, answer.code.0)
         }
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refusal(fallback),
         ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {

@@ -24,6 +24,8 @@ use crate::secrets::Secrets;
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of dropped calls that are remembered: a server's request without a call may belong to one of them.
 const MAX_GIVEN_UP: usize = 1_000;
+/// Maximum length of the shown part of an answer that is no message, in characters.
+pub(crate) const SHOWN_CHARS: usize = 300;
 /// Replacement of a result that is kept as it was written; see [`Wire::unread`].
 const KEPT: &str = "backstop/kept";
 
@@ -151,6 +153,13 @@ impl Wire {
     /// Returns whether requests are part of a session, which the server may forget.
     pub(crate) fn has_session(&self) -> bool {
         self.state().has_session
+    }
+
+    /// Returns the fault of an answer that is not JSON, with the beginning of its text.
+    pub(crate) fn not_json(&self, text: &str) -> McpFault {
+        let text = self.secrets.redact(text);
+        let shown: String = text.trim().chars().take(SHOWN_CHARS).collect();
+        McpFault::Unreadable(format!("the answer is not JSON: {shown}"))
     }
 
     /// Returns whether the server confirmed the current revision too late.

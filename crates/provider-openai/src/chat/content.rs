@@ -4,7 +4,7 @@ use backstop_provider_http::{AnswerPiece, pieces};
 use layer0::JsonText;
 use layer0::message::StatePart;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The content of an answer, or a piece of content: text, or the parts that some endpoints send instead.
 pub(super) struct ChatAnswerContent(pub(super) Vec<ContentPiece>);
@@ -97,7 +97,15 @@ impl Thoughts {
 
 /// Adds a piece to a thought: its texts are appended, its other fields replace earlier ones.
 fn extend(thought: &mut Map<String, Value>, piece: Map<String, Value>) {
-    for (key, value) in piece {
+    for (key, mut value) in piece {
+        // An endpoint may change from texts to lists of them.
+        if key == "thinking"
+            && let Some(known) = thought.get_mut(&key)
+            && known.is_array() != value.is_array()
+        {
+            make_list(known);
+            make_list(&mut value);
+        }
         match (thought.get_mut(&key), value) {
             (Some(Value::Array(texts)), Value::Array(more)) if key == "thinking" => {
                 more.into_iter().for_each(|part| add_text(texts, part));
@@ -108,6 +116,13 @@ fn extend(thought: &mut Map<String, Value>, piece: Map<String, Value>) {
             (_, Value::Null) => {}
             (_, value) => drop(thought.insert(key, value)),
         }
+    }
+}
+
+/// Makes a list of a text.
+fn make_list(thinking: &mut Value) {
+    if let Value::String(text) = thinking {
+        *thinking = json!([{ "type": "text", "text": std::mem::take(text) }]);
     }
 }
 
@@ -184,8 +199,6 @@ impl<'a> SaidContent<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn thought(value: Value) -> Map<String, Value> {
@@ -219,6 +232,24 @@ mod tests {
         ]);
         assert_eq!(JsonText::from_value(&sent).unwrap(), expected);
         assert_eq!(thought_text(&thought(whole)), "I think");
+    }
+
+    /// Spec: P7. A thought that comes as text and then as a list.
+    #[test]
+    fn texts_and_lists_are_one_thought() {
+        let list = |text: &str| json!([{ "type": "text", "text": text }]);
+        for pieces in [[json!("I "), list("think")], [list("I "), json!("think")]] {
+            let mut thoughts = Thoughts::default();
+            for piece in pieces {
+                thoughts.push(0, thought(json!({ "thinking": piece })), true);
+            }
+            let parts: Vec<StatePart> = thoughts.into_parts().collect();
+            let SaidContent::Parts(sent) = SaidContent::new("", &parts) else {
+                panic!("it is text alone")
+            };
+            let whole = json!([{ "thinking": list("I think") }]);
+            assert_eq!(JsonText::from_value(&sent).unwrap(), whole);
+        }
     }
 
     /// Spec: E11. A part may have no type.

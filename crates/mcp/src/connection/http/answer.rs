@@ -22,7 +22,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::events;
 use crate::MAX_MESSAGE_BYTES;
-use crate::connection::wire::{self, Wire};
+use crate::connection::wire::{self, SHOWN_CHARS, Wire};
 use crate::fault::McpFault;
 use crate::secrets::Secrets;
 
@@ -30,8 +30,6 @@ use crate::secrets::Secrets;
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
 /// Time limit of reading such a response. Its status is known before.
 const MAX_FAILURE_TIME: Duration = Duration::from_secs(2);
-/// Maximum length of the shown part, in characters.
-const SHOWN_CHARS: usize = 300;
 /// Maximum length of a shown content coding, in characters.
 const SHOWN_CODING_CHARS: usize = 20;
 
@@ -81,11 +79,9 @@ pub(super) async fn read(
         return Err(McpFault::Unreadable(format!("the answer has content type `{kind}`")));
     }
     let body = whole(response).await?;
-    let text = std::str::from_utf8(&body)
-        .map_err(|_| McpFault::Unreadable("the answer is not UTF-8".to_owned()))?;
-    let text = replace_lone_surrogates(text);
-    let written: &RawValue = serde_json::from_str(&text)
-        .map_err(|_| McpFault::Unreadable("the answer is not JSON".to_owned()))?;
+    let text = String::from_utf8_lossy(&body);
+    let text = replace_lone_surrogates(&text);
+    let written: &RawValue = serde_json::from_str(&text).map_err(|_| wire.not_json(&text))?;
     // A batch holds one answer here.
     let message = match wire::messages(written)[..] {
         [message] => message,

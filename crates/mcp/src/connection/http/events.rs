@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::connection::wire::Wire;
+use crate::connection::wire::{Wire, messages};
 use crate::fault::McpFault;
 
 /// Reads the events of a response. An unreadable event is recorded as the request's fault, and ends the stream.
@@ -25,13 +25,13 @@ pub(super) fn read(
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let noted = Noted { id, wire, is_elsewhere: Arc::default() };
     let is_elsewhere = Arc::clone(&noted.is_elsewhere);
-    let bytes = limit_event_size(response.bytes_stream(), noted.clone());
+    let bytes = replace_invalid_utf8(limit_event_size(response.bytes_stream(), noted.clone()));
     let events = SseStream::from_bytes_stream(bytes.boxed());
     let read = events.scan(noted, |noted, event| {
         std::future::ready(match event {
             Ok(event) => noted.read(event).map(Ok),
-            Err(error) => {
-                noted.record_sse_error(&error);
+            Err(_) => {
+                noted.fail(McpFault::Lost("cut the stream of its answer".to_owned()));
                 None
             }
         })
@@ -65,8 +65,13 @@ impl Noted {
         }
         let data = replace_lone_surrogates(data);
         let Ok(message) = serde_json::from_str::<&RawValue>(&data) else {
-            self.fail(McpFault::Unreadable("the answer is not JSON".to_owned()));
+            self.fail(self.wire.not_json(&data));
             return None;
+        };
+        // A batch holds one answer here.
+        let message = match messages(message)[..] {
+            [message] => message,
+            _ => message,
         };
         // An event that answers nothing keeps its place, without data.
         let read =
@@ -76,13 +81,6 @@ impl Noted {
             self.is_elsewhere.store(true, Ordering::Relaxed);
         }
         Some(event)
-    }
-
-    fn record_sse_error(&self, error: &SseError) {
-        self.fail(match error {
-            SseError::Utf8Parse(_) => McpFault::Unreadable("the answer is not UTF-8".to_owned()),
-            _ => McpFault::Lost("cut the stream of its answer".to_owned()),
-        });
     }
 
     fn fail(&self, fault: McpFault) {
@@ -106,6 +104,35 @@ fn limit_event_size<E: Send + Sync + 'static>(
         }
         std::future::ready(is_within)
     })
+}
+
+/// Replaces invalid UTF-8 by U+FFFD. A character that a piece cuts off is completed by the next one.
+fn replace_invalid_utf8<E: Send + 'static>(
+    pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, E>> + Send + 'static {
+    let mut open = Vec::new();
+    pieces.map(move |piece| {
+        open.extend_from_slice(&piece?);
+        let (mut text, mut rest) = (String::new(), 0);
+        let end = open.len();
+        let mut at = 0;
+        for chunk in open.utf8_chunks() {
+            text.push_str(chunk.valid());
+            at += chunk.valid().len() + chunk.invalid().len();
+            if at == end && is_cut_character(chunk.invalid()) {
+                rest = chunk.invalid().len();
+            } else if !chunk.invalid().is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        open.drain(..end - rest);
+        Ok(text.into())
+    })
+}
+
+/// Returns whether bytes are the beginning of a character.
+fn is_cut_character(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
 /// Counts the bytes since the last empty line.
