@@ -23,11 +23,11 @@ const OTHER_MACHINE: u8 = if cfg!(target_arch = "x86_64") { 3 } else { 40 };
 pub(super) fn find_executable(program: &ProgramPlan) -> Option<PathBuf> {
     let name = Path::new(&program.name);
     if program.name.contains('/') {
-        return follow_interpreters(program.folder.join(name), MAX_INTERPRETERS);
+        return follow_interpreters(name, &program.folder, MAX_INTERPRETERS);
     }
     let path = program.variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    let mut folders = path.split(':').map(|folder| program.folder.join(folder));
-    folders.find_map(|folder| follow_interpreters(folder.join(name), MAX_INTERPRETERS))
+    let mut files = path.split(':').map(|folder| Path::new(folder).join(name));
+    files.find_map(|file| follow_interpreters(&file, &program.folder, MAX_INTERPRETERS))
 }
 
 /// Returns whether a file is a 32-bit program, whose system calls the filter does not know.
@@ -37,13 +37,17 @@ pub(super) fn is_of_32_bits(path: &Path) -> bool {
     is_class_32 && head.get(18..20) == Some(&[OTHER_MACHINE, 0])
 }
 
-fn follow_interpreters(path: PathBuf, interpreters: u32) -> Option<PathBuf> {
+/// Returns the file that the kernel runs for a path, which it looks up from the program's folder.
+fn follow_interpreters(path: &Path, folder: &Path, interpreters: u32) -> Option<PathBuf> {
+    let path = folder.join(path);
     let is_permitted = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
     if !is_permitted || !path.is_file() {
         return None;
     }
     match interpreter(&path) {
-        Some(interpreter) => follow_interpreters(interpreter, interpreters.checked_sub(1)?),
+        Some(interpreter) => {
+            follow_interpreters(&interpreter, folder, interpreters.checked_sub(1)?)
+        }
         None => Some(path),
     }
 }
@@ -86,6 +90,8 @@ mod tests {
         write("by_plain", &own("plain"), 0o755);
         write("by_itself", &own("by_itself"), 0o755);
         write("by_nothing", "#!/nowhere\n", 0o755);
+        // The kernel looks it up from the program's folder.
+        write("by_relative", "#!./script\n", 0o755);
         for (name, path, expected) in [
             ("./script", None, true),
             ("./plain", None, false),
@@ -93,6 +99,7 @@ mod tests {
             ("./by_plain", None, false),
             ("./by_itself", None, false),
             ("./by_nothing", None, false),
+            ("./by_relative", None, true),
             ("./missing", None, false),
             ("/", None, false),
             ("/bin/sh", None, true),
