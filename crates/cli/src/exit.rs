@@ -207,7 +207,7 @@ const fn exit_code_for_log(error: &LogError) -> u8 {
     }
 }
 
-const FREE_SPACE: &str = "give the disk of the store more space, or take from it: `backstop errors prune`, `backstop runs prune`";
+const FREE_SPACE: &str = "give the disk of the store more space; to give some back, `backstop errors prune`, `backstop runs prune` and `backstop vacuum` need a little of it";
 
 /// Returns the hint for an error of a log.
 fn hint_for_log(error: &LogError) -> Option<Cow<'_, str>> {
@@ -271,6 +271,15 @@ impl From<OpenError> for CliError {
             OpenError::NetworkFileSystem { .. } => Some(
                 "move the file to a local disk; where one machine alone uses it and the file system has \
                  working locks and shared memory, put `?network_fs=1` at the end of the store's URL",
+            ),
+            OpenError::Damaged { .. } => Some(
+                "restore a backup; if this is one, the `-wal` and `-shm` files next to it belonged to \
+                 another file: restore it again into an empty folder",
+            ),
+            OpenError::Full { .. } => Some(FREE_SPACE),
+            OpenError::LogLeft(_) => Some(
+                "put the database back next to it: it has the last events; to begin a new database, move \
+                 the log to another folder",
             ),
             OpenError::Unreadable { .. } => Some(
                 "it has to be a file that Backstop made and that you may read; to write to it, you \

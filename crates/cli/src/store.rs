@@ -243,7 +243,14 @@ pub(crate) fn choose_from_flag(url: &str, flag: &'static str) -> Result<Chosen, 
 /// Opens a store for reads; `None` if the user named none and nothing was recorded yet.
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<AnyDatabase>, CliError> {
     match &chosen.url {
-        StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
+        // A path that may not be looked at is an error of opening it.
+        StoreUrl::Sqlite(path) if !chosen.named && matches!(path.try_exists(), Ok(false)) => {
+            output::note(&format!(
+                "there is no store at {} yet: the first run makes it",
+                chosen.url
+            ));
+            Ok(None)
+        }
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {
             let opened = SqliteDatabase::open_read_only_with(path, open_options(url)).await?;
             add_log_key(AnyDatabase::Sqlite(opened)).map(Some)

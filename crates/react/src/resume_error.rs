@@ -45,7 +45,7 @@ pub enum ResumeError {
         /// The call.
         call: CallId,
     },
-    /// Another settlement of the call was accepted before; the next owner of the run records it.
+    /// Another settlement of the call was accepted before. If it is not recorded yet, the next owner of the run does it.
     ///
     /// Retry: never. Effect: none.
     #[error("call `{call}` of run `{run}` is settled already")]
@@ -254,7 +254,7 @@ impl Failure for ResumeError {
                 Some(format!("wait for its end, or stop the run: `backstop cancel {run}`").into())
             }
             Self::CallSettled { run, .. } => {
-                Some(format!("it counts when the run goes on: `backstop resume {run}`").into())
+                Some(format!("the first settlement counts: `backstop trace {run}`").into())
             }
             Self::OfWorkflow { .. } => Some(
                 "go on with it in the program that has its code: `LocalOrchestrator::resume`"

@@ -78,7 +78,8 @@ impl Database {
     /// # Errors
     ///
     /// [`OpenError::Foreign`], [`OpenError::SchemaNewer`], [`OpenError::SeveralNames`],
-    /// [`OpenError::NetworkFileSystem`], [`OpenError::Locked`], [`OpenError::Unreadable`].
+    /// [`OpenError::NetworkFileSystem`], [`OpenError::Locked`], [`OpenError::Full`], [`OpenError::Damaged`],
+    /// [`OpenError::LogLeft`], [`OpenError::Unreadable`].
     ///
     /// # Cancel safety
     ///
@@ -150,7 +151,7 @@ impl Database {
     /// # Errors
     ///
     /// [`OpenError::Missing`], [`OpenError::Foreign`], [`OpenError::SchemaNewer`],
-    /// [`OpenError::NetworkFileSystem`], [`OpenError::Unreadable`].
+    /// [`OpenError::NetworkFileSystem`], [`OpenError::Full`], [`OpenError::Damaged`], [`OpenError::Unreadable`].
     pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_read_only_with(path, OpenOptions::new()).await
     }
@@ -166,7 +167,7 @@ impl Database {
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         options.check_place(path)?;
-        if !path.exists() {
+        if matches!(path.try_exists(), Ok(false)) {
             return Err(OpenError::Missing(path.to_owned()));
         }
         let file = file::check(path)?;

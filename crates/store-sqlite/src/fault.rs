@@ -13,11 +13,33 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// The structure of the file is damaged; [`Database::find_damage`](crate::Database::find_damage) names the place.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("database `{}` is damaged", path.display())]
+    #[non_exhaustive]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The error of SQLite.
+        source: BoxError,
+    },
     /// The database belongs to another program; it was not changed.
     ///
     /// Retry: never. Effect: none.
     #[error("`{}` is a database of another program", .0.display())]
     Foreign(PathBuf),
+    /// There is no room on the disk for the files next to the database, or they may not become larger.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no space to open database `{}`", path.display())]
+    #[non_exhaustive]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// The error of SQLite.
+        source: BoxError,
+    },
     /// Another process held the lock of the file for longer than the wait.
     ///
     /// Retry: with backoff. Effect: none.
@@ -29,6 +51,12 @@ pub enum OpenError {
         /// The error of SQLite.
         source: BoxError,
     },
+    /// The file does not exist or is empty, and its write-ahead log was left behind: SQLite would delete it, with the
+    /// last events of the file that it belongs to.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("there is a write-ahead log at `{}`, without its database", .0.display())]
+    LogLeft(PathBuf),
     /// The file does not exist, and was opened for reading.
     ///
     /// Retry: never. Effect: none.
@@ -122,22 +150,28 @@ impl OpenError {
 
 /// Returns the error of a database that could not be opened.
 pub(crate) fn opening(path: &Path, error: sqlx::Error) -> OpenError {
-    let (path, locked) = (path.to_owned(), Fault::is_locked(&error));
-    let source = into_plain_error(error);
-    match locked {
-        true => OpenError::Locked { path, source },
-        false => OpenError::Unreadable { path, source },
+    let path = path.to_owned();
+    let is_damaged = primary_code(&error) == Some(SQLITE_CORRUPT);
+    match Fault::from(error) {
+        Fault::Locked(source) => OpenError::Locked { path, source },
+        Fault::Full(source) => OpenError::Full { path, source },
+        Fault::Failed(source) if is_damaged => OpenError::Damaged { path, source },
+        Fault::Failed(source) => OpenError::Unreadable { path, source },
+        Fault::Closed => OpenError::Unreadable { path, source: "it is closed".into() },
     }
 }
 
 impl Failure for OpenError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Foreign(_)
+            Self::Damaged { .. }
+            | Self::Foreign(_)
+            | Self::LogLeft(_)
             | Self::Missing(_)
             | Self::NetworkFileSystem { .. }
             | Self::SeveralNames { .. }
             | Self::Unreadable { .. } => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::Full { .. } => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked { .. } => Facts::backoff(code::STORE_LOCKED, Effect::None),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
         }
@@ -156,6 +190,7 @@ pub(crate) enum Fault {
 const SQLITE_BUSY: u32 = 5;
 const SQLITE_LOCKED: u32 = 6;
 const SQLITE_IOERR: u32 = 10;
+const SQLITE_CORRUPT: u32 = 11;
 const SQLITE_FULL: u32 = 13;
 const SQLITE_CONSTRAINT_TRIGGER: u32 = 19 | 7 << 8;
 
@@ -180,12 +215,14 @@ fn extended_code(error: &sqlx::Error) -> Option<u32> {
     error.as_database_error()?.code()?.parse().ok()
 }
 
-/// Returns whether a file could not grow: in a write, a truncation, or the shared-memory file.
+/// The code if the shared-memory file cannot grow.
+const SHMSIZE: u32 = SQLITE_IOERR | 19 << 8;
+
+/// Returns whether a write or a truncation failed.
 fn is_growth(error: &sqlx::Error) -> bool {
     const WRITE: u32 = SQLITE_IOERR | 3 << 8;
     const TRUNCATE: u32 = SQLITE_IOERR | 6 << 8;
-    const SHMSIZE: u32 = SQLITE_IOERR | 19 << 8;
-    matches!(extended_code(error), Some(WRITE | TRUNCATE | SHMSIZE))
+    matches!(extended_code(error), Some(WRITE | TRUNCATE))
 }
 
 /// Returns whether the size of this process's files is limited, for example by `ulimit -f`.
@@ -215,8 +252,10 @@ impl From<sqlx::Error> for Fault {
         match primary_code(&error) {
             Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(into_plain_error(error)),
             Some(SQLITE_FULL) => Self::Full(into_plain_error(error)),
-            // SQLite recognises a full disk, but not a limit on the file's size.
-            Some(SQLITE_IOERR) if is_growth(&error) && is_limited() => {
+            // SQLite recognises a full disk, but not a limit on the file's size, and not for the shared memory.
+            Some(SQLITE_IOERR)
+                if extended_code(&error) == Some(SHMSIZE) || is_growth(&error) && is_limited() =>
+            {
                 Self::Full(into_plain_error(error))
             }
             _ => Self::Failed(into_plain_error(error)),

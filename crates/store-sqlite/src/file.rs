@@ -13,6 +13,7 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         folder_builder().recursive(true).create(folder).map_err(unreadable)?;
     }
+    check_left_log(path)?;
     // Opening a pipe would block the process.
     if std::fs::metadata(path).is_err() {
         let made = options().create_new(true).open(path);
@@ -24,6 +25,18 @@ pub(crate) fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
         }
     }
     check(path)
+}
+
+/// Refuses a place with the write-ahead log of a file that is gone or empty. A new file is never empty while it has one.
+fn check_left_log(path: &Path) -> Result<(), OpenError> {
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    match size(path) == 0 && size(&log) > 0 {
+        true => Err(OpenError::LogLeft(log)),
+        false => Ok(()),
+    }
 }
 
 /// Returns the canonical path of an existing file.

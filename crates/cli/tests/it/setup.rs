@@ -149,6 +149,24 @@ fn doctor_finds_a_damaged_store() {
     bench.run(&["runs"]).ok();
 }
 
+/// Spec: S8, E7
+#[test]
+fn damaged_and_absent_stores_are_told_apart() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.agent("[[model]]\ntext = \"hello\"\n", "");
+    for args in [&["runs"][..], &["runs", "--stuck"], &["approvals"], &["costs"]] {
+        let ran = bench.run(args).ok();
+        assert!(ran.err.contains("there is no store at sqlite:x.db yet"), "{args:?}: {}", ran.err);
+    }
+    bench.run(&["run", "agent.toml"]).ok();
+    let file = std::fs::OpenOptions::new().write(true).open(bench.path().join("x.db")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4_096], 100).unwrap();
+    for args in [&["runs"][..], &["run", "agent.toml"], &["backup", "copy.db"]] {
+        let ran = bench.run(args).fails(5, "database `x.db` is damaged");
+        assert!(ran.err.contains("hint: restore a backup"), "{args:?}: {}", ran.err);
+    }
+}
+
 /// Spec: W8. A hint says how to mend it, and names no command that says the same again.
 #[test]
 fn hints_of_broken_files_lead_on() {

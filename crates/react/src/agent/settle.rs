@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backstop_event_log::{Claim, EventLog, InboxMessage, InboxRequest, LogError, Settlement};
 use backstop_provider::ScriptedProvider;
 use backstop_redact::Redactor;
-use layer0::event::ToolResolved;
+use layer0::event::{EventKind, ToolResolved};
 use layer0::id::{CallId, RunId};
 
 use crate::agent::Agent;
@@ -22,7 +22,7 @@ use crate::run::resume::Resumed;
 ///
 /// [`ResumeError::CallNotOpen`] if the outcome of the call is known, or the run made no such call;
 /// [`ResumeError::CallRunning`] if a running call is said not to have happened: it may still act;
-/// [`ResumeError::CallSettled`] if another settlement of the call was accepted before; [`ResumeError::Log`] if there is
+/// [`ResumeError::CallSettled`] if another settlement of the call was accepted or recorded before; [`ResumeError::Log`] if there is
 /// no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is blank; [`ResumeError::Diverged`] if
 /// the record cannot be replayed.
 ///
@@ -99,6 +99,12 @@ fn check_unsettled(folded: &Folded, call: &CallId) -> Result<(), ResumeError> {
     let mut unsettled = folded.replayed.machine.unsettled_calls().map(|(id, _)| id);
     if unsettled.any(|id| id == call) {
         return Ok(());
+    }
+    let is_settled = folded.events.iter().any(|event| {
+        matches!(&event.kind, EventKind::ToolResolved(resolved) if resolved.call_id == *call)
+    });
+    if is_settled {
+        return Err(ResumeError::call_settled(folded.summary.run.clone(), call.clone()));
     }
     let unsettled = folded.replayed.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
     Err(ResumeError::call_not_open(folded.summary.run.clone(), call.clone(), unsettled))

@@ -318,6 +318,7 @@ async fn a_person_settles_an_open_call() {
         assert_eq!(types(&bench.events(&run).await).last(), Some(&"tool.resolved"));
         let again = resolve(log, &run, &"c1".into(), settlement).await.unwrap_err();
         assert_eq!(again.code(), "run.call_not_open", "it is settled once");
+        assert!(matches!(again, ResumeError::CallSettled { .. }), "{again:?}");
         let outcome = resumed(&bench, next, &run).await;
         assert_eq!(outcome.stop, Stop::Completed);
         let events = bench.events(&run).await;

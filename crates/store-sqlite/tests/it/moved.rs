@@ -7,6 +7,8 @@ use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
 use layer0::event::{Actor, EventKind, Warning};
 use layer0::failure::Failure;
 
+use backstop_store_sqlite::{Database, Durability, OpenError};
+
 use crate::claims::begin;
 use crate::{Folder, at, open};
 
@@ -95,4 +97,22 @@ async fn removed_owner_file_makes_no_second_owner() {
     let _writer = begin(&log, "run_2").await;
     let refused = other.claim(&"run_2".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))));
+}
+
+/// Spec: D2, S8. SQLite would delete the log of a database that was moved away alone, with its last events.
+#[tokio::test]
+async fn log_of_a_moved_file_is_kept() {
+    let folder = Folder::new();
+    let file = folder.file();
+    let (aside, log) = (file.with_extension("aside"), file.with_extension("db-wal"));
+    std::fs::write(&log, "the last events").unwrap();
+    for _ in 0..2 {
+        let opened = Database::open(&file, Durability::Normal).await;
+        assert!(matches!(opened, Err(OpenError::LogLeft(left)) if left == log));
+        assert_eq!(std::fs::read(&log).unwrap(), b"the last events");
+        // An empty file is no database either.
+        std::fs::write(&file, "").unwrap();
+    }
+    std::fs::rename(&log, &aside).unwrap();
+    Database::open(&file, Durability::Normal).await.unwrap().close().await;
 }

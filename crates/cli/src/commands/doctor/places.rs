@@ -85,9 +85,10 @@ fn damaged(path: &Path, damage: &str) -> Finding {
     )
 }
 
-/// Returns whether this process may not write to an existing file.
+/// Returns whether this process may not write to an existing file, or make the files next to it.
 fn is_read_only(path: &Path) -> bool {
-    std::fs::OpenOptions::new().append(true).open(path).is_err()
+    let is_file_closed = std::fs::OpenOptions::new().append(true).open(path).is_err();
+    is_file_closed || path.canonicalize().is_ok_and(|path| !path.parent().is_some_and(is_writable))
 }
 
 fn absent(path: &Path) -> Finding {

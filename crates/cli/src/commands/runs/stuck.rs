@@ -75,7 +75,19 @@ fn table(stuck: &[StuckRun], workflows: &BTreeSet<RunId>) -> Result<(), CliError
     };
     let rows: Vec<Vec<String>> = stuck.iter().map(row).collect();
     output::table(&["RUN", "WHY", "SINCE", "SESSION", "AGENT"], &rows)?;
-    output::note("`backstop approvals` lists what they wait for; `backstop resume RUN` goes on");
+    let has = |reason: StuckReason| stuck.iter().any(|stuck| stuck.why == reason);
+    if has(StuckReason::ApprovalExpired) || has(StuckReason::ApprovalWaits) {
+        output::note("`backstop approvals` lists what runs wait for");
+    }
+    if stuck.iter().any(|stuck| stuck.why != StuckReason::CrashLoop) {
+        output::note("`backstop resume RUN` goes on");
+    }
+    if has(StuckReason::CrashLoop) {
+        output::note(
+            "runs of a crash loop have ended: find out what kills the process, then \
+             `backstop resume RUN --reopen`",
+        );
+    }
     if stuck.iter().any(|stuck| stuck.why == StuckReason::Interrupted) {
         output::note(
             "the processes of interrupted runs died: `backstop resume --all` resumes them",
