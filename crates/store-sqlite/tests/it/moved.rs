@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
+use backstop_store_sqlite::{Database, Durability, OpenError};
 use layer0::event::{Actor, EventKind, Warning};
 use layer0::failure::Failure;
-
-use backstop_store_sqlite::{Database, Durability, OpenError};
 
 use crate::claims::begin;
 use crate::{Folder, at, open};
