@@ -19,7 +19,8 @@ use super::suite::{Open, Suite, checks};
 /// messages to runs. `make` makes an empty log for each trial.
 ///
 /// [`approvals`](super::approvals) has the checks about approvals, [`erasable_event_log`] those of a log that can erase,
-/// [`reopened_event_log`] those of a log that is opened again.
+/// [`reopened_event_log`] those of a log that is opened again, [`subscriptions`](super::subscriptions) those of a log
+/// that behaviours can subscribe to.
 ///
 /// ```
 /// use std::sync::Arc;
