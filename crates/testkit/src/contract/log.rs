@@ -75,6 +75,7 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             sessions::begins_one_of_many_runs_of_a_session,
             sessions::finds_the_last_root_of_a_session,
             sessions::has_one_open_run_a_session,
+            sessions::imports_a_run_without_the_one_before,
             sessions::lets_a_dispatched_run_share_the_session,
             sessions::lets_runs_that_are_dispatched_together_be_open_at_once,
             sessions::refuses_a_run_that_does_not_follow_the_last,
