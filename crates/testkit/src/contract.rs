@@ -2,6 +2,7 @@
 
 pub mod adapter;
 mod approvals;
+mod dropped;
 mod errors;
 mod feed;
 mod log;
