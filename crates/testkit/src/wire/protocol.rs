@@ -49,6 +49,8 @@ pub enum Cannot {
     KeepState,
     /// Mark the result of a tool as a failure.
     MarkFailures,
+    /// Give an id to a tool call.
+    NameCalls,
     /// Show an image of a person's message.
     ShowImages,
     /// Show an image of a tool.
