@@ -27,6 +27,7 @@ mod reopened;
 mod results;
 mod start_keys;
 mod state;
+mod subscriptions;
 mod tool;
 mod transcripts;
 

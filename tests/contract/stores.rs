@@ -15,6 +15,7 @@ async fn the_memory_log_keeps_the_contract() {
     contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::feed(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::start_keys(async || Arc::new(MemoryLog::new()) as _).check().await;
+    contract::subscriptions(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::transcripts(async || Arc::new(MemoryLog::new()) as _).check().await;
 }
 
@@ -26,6 +27,7 @@ async fn the_sqlite_log_keeps_the_contract() {
     contract::erasable_event_log(log).check().await;
     contract::approvals(log).check().await;
     contract::feed(log).check().await;
+    contract::subscriptions(log).check().await;
     contract::transcripts(log).check().await;
     let keys = async || Arc::new(Database::in_memory().await.unwrap().log()) as _;
     contract::start_keys(keys).check().await;

@@ -105,7 +105,7 @@ impl InboxRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InboxMessage {
-    /// Id of the row in its log.
+    /// Id of the row, unique among the pending rows of the log, whichever process sent them.
     pub id: u64,
     /// The request.
     pub request: InboxRequest,

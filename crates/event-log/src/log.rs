@@ -208,8 +208,11 @@ impl Batch {
 ///
 /// A log stores what it is given and decides nothing about runs: the writers compute records, hashes and summaries. Its
 /// promises are those of the methods, and the suites of `backstop_testkit::contract` check them: `event_log`,
-/// `approvals`, `feed` and `transcripts` on one handle, `reopened_event_log` on several, `erasable_event_log` for a log
-/// that can erase. `MemoryLog` is the shortest example.
+/// `approvals`, `feed`, `subscriptions` and `transcripts` on one handle, `reopened_event_log` on several,
+/// `erasable_event_log` for a log that can erase. `MemoryLog` is the shortest example.
+///
+/// All that the methods return outlasts the process if the log is durable: also the ids of pending requests, expired
+/// approvals, settlements, epochs, subscriptions, and cursors of the feed that others have kept.
 ///
 /// A log that wraps another forwards every method, also those with a default: the defaults are those of a log that
 /// keeps no keys, leases, subscriptions or transcripts, and cannot erase.
@@ -299,9 +302,18 @@ pub trait EventLog: Send + Sync {
     /// approvals that it closes, and at the end of the run all requests but those that
     /// [outlast it](InboxRequest::outlasts_the_run).
     ///
+    /// A batch with [`Batch::moves`] moves that subscription in the same write, also if it has no records: it sets the
+    /// pattern, the segment and the cursor, unless that is `None`, and sets or removes the named positions
+    /// ([`Subscription::take`]). The first move creates the subscription. The run is a [segment](crate::segment_id) of
+    /// the subscription: segments belong to no session, and any number of them may be open.
+    ///
+    /// A batch with [`Batch::is_import`] starts a run that may follow a run which this log does not have, and may have
+    /// the id of a forgotten one. The other rules for its session apply.
+    ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] if the run does not end just before the batch or has a newer claim.
+    /// [`LogError::Conflict`] if the run does not end just before the batch or has a newer claim, or if the batch moves
+    /// a subscription whose newest segment is neither the batch's nor the one before; nothing was written then.
     ///
     /// [`LogError::SessionBusy`] if the batch starts a root run in a session that has an open run, or whose last run is
     /// not the one that the new run follows, or if it [reopens](Batch::reopens) a run while another one is open. Runs
@@ -366,7 +378,7 @@ pub trait EventLog: Send + Sync {
         EventWatches::default().watch()
     }
 
-    /// Returns the state of a subscription; `None` if there is none with this name.
+    /// Returns the state of a subscription, as the appends moved it; `None` if there is none with this name.
     ///
     /// # Errors
     ///
@@ -376,7 +388,7 @@ pub trait EventLog: Send + Sync {
         Err(LogError::Failed("this log keeps no subscriptions".into()))
     }
 
-    /// Lists the subscriptions, by name.
+    /// Lists the subscriptions, by name. The positions of runs may be left out.
     ///
     /// # Errors
     ///

@@ -54,14 +54,15 @@ pub trait Operator: Send + Sync {
     }
 
     /// Returns whether it keeps a record, so that a failed run can continue without repeating work. Such an operator
-    /// enforces its context's deadline itself. Any other operator is dropped at its deadline; its child runs still
-    /// count for its caller.
+    /// names the run in its answer, and enforces its context's deadline itself: it ends within five seconds, and does
+    /// not complete work that begins after the deadline. Any other operator is dropped at its deadline; its child runs
+    /// still count for its caller.
     fn can_go_on(&self) -> bool {
         false
     }
 
     /// Returns the digest of its definition, if it keeps a record: its runs are continued by an operator with the same
-    /// digest.
+    /// digest. The same at every call.
     fn digest(&self) -> Option<Arc<str>> {
         None
     }
@@ -72,7 +73,8 @@ pub trait Operator: Send + Sync {
         None
     }
 
-    /// Performs the work.
+    /// Performs the work. A task that is [cancelled](Signal::cancel) ends within five seconds; then its orchestrator
+    /// drops it.
     ///
     /// # Errors
     ///
@@ -80,7 +82,8 @@ pub trait Operator: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops the work; the events recorded until then remain.
+    /// Dropping the future stops the work, also that of tasks which it has spawned; the events recorded until then
+    /// remain.
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError>;
 }
 

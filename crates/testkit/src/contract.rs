@@ -2,6 +2,7 @@
 
 pub mod adapter;
 mod approvals;
+mod dropped;
 mod errors;
 mod feed;
 mod log;
@@ -13,6 +14,7 @@ mod removal;
 mod results;
 mod start_keys;
 mod state;
+mod subscriptions;
 mod suite;
 mod takeover;
 mod tool;
@@ -30,6 +32,7 @@ pub use removal::{RemovalStore, removals};
 pub use results::result_store;
 pub use start_keys::start_keys;
 pub use state::state_store;
+pub use subscriptions::subscriptions;
 pub use suite::{FailedTrial, Open, Suite, Trial};
 pub use takeover::{ActingRun, Ledger, TwoProcesses, takeovers};
 pub use tool::{ToolSample, tool};

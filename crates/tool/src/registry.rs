@@ -506,6 +506,31 @@ pub enum ToolRegistrationError {
     ZeroTimeout(Arc<str>),
 }
 
+impl ToolRegistrationError {
+    /// Returns the name of the tool; `None` if it is invalid or unknown.
+    ///
+    /// ```
+    /// use backstop_tool::ToolRegistrationError;
+    ///
+    /// let error = ToolRegistrationError::ZeroTimeout("search".into());
+    /// assert_eq!(error.tool(), Some("search"));
+    /// ```
+    #[must_use]
+    pub fn tool(&self) -> Option<&str> {
+        match self {
+            Self::BlankApprover(name)
+            | Self::Duplicate(name)
+            | Self::LongExpiry(name)
+            | Self::ZeroExpiry(name)
+            | Self::ZeroTimeout(name)
+            | Self::Alike { name, .. }
+            | Self::Capability { tool: name, .. }
+            | Self::Schema { tool: name, .. } => Some(name),
+            Self::Name(_) | Self::Panicked(_) => None,
+        }
+    }
+}
+
 impl Failure for ToolRegistrationError {
     fn facts(&self) -> Facts {
         match self {

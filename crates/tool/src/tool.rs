@@ -58,8 +58,8 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns whether the tool itself checks, in [`Tool::call`], that its arguments fit its schema. A tool whose
-    /// arguments are decoded into a type does. Without the feature `json-schema` only such tools can be added: their
+    /// Returns whether the tool itself checks, in [`Tool::call`], that its arguments fit its schema, and refuses others
+    /// with [`ToolError::InvalidInput`]. A tool whose arguments are decoded into a type does. Without the feature `json-schema` only such tools can be added: their
     /// schemas are shown to the model and not compiled.
     fn checks_arguments(&self) -> bool {
         false
@@ -119,7 +119,8 @@ pub trait Tool: Send + Sync {
 
     /// Returns whether the call with the context's idempotency key happened, for a tool whose spec allows it
     /// ([`ToolSpec::probe`](layer0::ToolSpec::probe)). It is called before a call of unknown outcome is answered as
-    /// interrupted, and after a failed call that may have acted; never for an idempotent tool. It must not act itself.
+    /// interrupted, and after a failed call that may have acted; never for an idempotent tool. It must not act itself,
+    /// and does not answer for another call.
     ///
     /// # Errors
     ///
@@ -147,8 +148,9 @@ pub trait Tool: Send + Sync {
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped at timeout and cancellation. A tool that must not be interrupted half-way declares that by
-    /// not being idempotent.
+    /// The future is dropped at timeout and cancellation, and the tool does not act afterwards: a task that it has
+    /// spawned is aborted with the future. A tool that must not be interrupted half-way declares that by not being
+    /// idempotent.
     async fn call(
         &self,
         arguments: &Arguments,

@@ -15,6 +15,7 @@ use layer0::id::{ErrorId, SessionId};
 super::defects! {
     AnySessionReads => is_its_sessions,
     CopyIsCounted => keeps_copies,
+    CopyIsOverwritten => keeps_copies,
     CopyIsReplaced => keeps_copies,
     CountsAcrossSessions => counts_repeats,
     CountsAll => counts_what_is_asked_for,
@@ -86,6 +87,8 @@ struct Noted {
     first: BTreeMap<String, StoredError>,
     /// What was stored last, with the time at which it was said to happen.
     last: BTreeMap<ErrorId, Timestamp>,
+    /// The newest copy of each id.
+    copies: BTreeMap<ErrorId, ErrorRecord>,
     stats: Vec<ErrorStats>,
     stored: u32,
     is_held: bool,
@@ -109,6 +112,10 @@ impl Defective {
         let code = record.code().map(ToString::to_string);
         let (at, call) = (record.at(), record.call_id().as_str());
         match self.defect {
+            D::CopyIsOverwritten => {
+                let newest = self.noted.lock().unwrap().copies.get(record.id()).cloned();
+                newest.unwrap_or(record)
+            }
             D::CountsEachOnce => {
                 let (last, kept) = (record.last_at(), record.chars_kept());
                 record.with_occurrences(1, last, kept)
@@ -205,6 +212,11 @@ impl ErrorStore for Defective {
             }
             D::CopyIsReplaced => {
                 self.sound.keep(error.with_occurrences(1, Timestamp::default(), 0)).await
+            }
+            D::CopyIsOverwritten => {
+                let (id, copy) = (error.id().clone(), error.clone());
+                self.noted.lock().unwrap().copies.insert(id, copy);
+                self.sound.keep(error).await
             }
             _ => self.sound.keep(error).await,
         }

@@ -92,6 +92,7 @@ super::defects! {
     RefusesToReopenBelow => a_dispatched_run_is_reopened_beside_others,
     ReopensBesideAFollower => reopens_or_follows_never_both,
     ReopensThoughFollowed => refuses_to_reopen_a_run_that_is_followed,
+    RefusesImports => imports_a_run_without_the_one_before,
     RefusesDispatchedRuns => lets_a_dispatched_run_share_the_session,
     ReplacesControlCharacters => keeps_every_field_of_a_record,
     RequestIsFromNowhere => keeps_every_field_of_a_request,
@@ -229,6 +230,11 @@ impl Defective {
         }
         match self.defect {
             D::NeverTakes => batch.taken.clear(),
+            D::RefusesImports if batch.is_import => {
+                if let Some(earlier) = batch.summary.follows {
+                    return Err(LogError::NotFound(earlier));
+                }
+            }
             D::EndsTheSessionWithADispatchedRun | D::RefusesDispatchedRuns
                 if is_start && batch.summary.parent.is_some() =>
             {

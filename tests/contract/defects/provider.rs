@@ -39,6 +39,7 @@ defects! {
     AsksAgain => nothing_is_asked_but_once,
     Detached => a_dropped_call_closes_its_connection,
     EncodesHistoryTwice => arguments_are_sent_as_they_are,
+    EveryRoleIsAPerson => roles_are_sent,
     EveryFailureIsTransient => failures_are_what_they_were,
     FailuresCostNothing => tokens_of_a_failure_are_heard,
     ForbiddenIsTransient => foreign_failures_are_what_their_status_says,
@@ -55,7 +56,9 @@ defects! {
     HidesFailedResults => failed_results_are_marked,
     LeaksCalls => nothing_is_left_of_the_call_before,
     LeaksText => nothing_is_left_of_the_call_before,
+    LosesIds => answers_arrive_whole,
     MixesAnswers => answers_go_to_their_callers,
+    NamesTheRun => runs_are_not_named_to_the_endpoint,
     Nameless => it_has_a_name,
     NeverStreams => pieces_are_passed_on_as_they_come,
     NeverTimesOut => what_breaks_may_be_tried_again,
@@ -69,7 +72,9 @@ defects! {
     ResetIsFinal => what_breaks_may_be_tried_again,
     ResultsAreOfTheFirstCall => results_name_their_call,
     ReversesCalls => answers_arrive_whole,
+    SendsCallsReversed => calls_are_sent_in_their_order,
     ShowsTheKey => no_error_shows_the_key,
+    StreamsWithoutBound => streams_are_bounded,
     StreamsAtTheEnd => pieces_are_passed_on_as_they_come,
     TakesAPart => no_part_is_taken_for_the_whole,
     TakesEverySetting => settings_are_sent_or_refused,
@@ -140,6 +145,11 @@ impl Defective {
                 };
                 *tool_calls = tool_calls.iter().map(encode).collect();
             }
+            (D::EveryRoleIsAPerson, Message::Assistant { content, tool_calls, .. })
+                if tool_calls.is_empty() =>
+            {
+                message = Message::user(Arc::clone(content));
+            }
             (D::ForgetsImages, Message::User { images, .. }) => *images = Arc::default(),
             (D::ForgetsToolImages, Message::Tool { images, .. }) => *images = Arc::default(),
             (D::ForgetsState, Message::Assistant { provider_state, .. }) => *provider_state = None,
@@ -147,6 +157,9 @@ impl Defective {
                 state.provider = self.sound.name().into();
             }
             (D::HidesFailedResults, Message::Tool { is_error, .. }) => *is_error = false,
+            (D::SendsCallsReversed, Message::Assistant { tool_calls, .. }) => {
+                *tool_calls = tool_calls.iter().rev().cloned().collect();
+            }
             (D::ResultsAreOfTheFirstCall, Message::Tool { tool_call_id, .. }) => {
                 *tool_call_id = "call_1".into();
             }
@@ -161,6 +174,11 @@ impl Defective {
             D::ForgetsTranscript => asked.messages = backstop_testkit::hello().messages,
             D::ForgetsSettings => asked.settings = Default::default(),
             D::ForgetsTheForm => asked.output = None,
+            D::NamesTheRun => {
+                if let Some(run) = &request.run {
+                    asked.messages.push(Message::user(run.as_str()));
+                }
+            }
             D::ForgetsTools => asked.tools = Arc::default(),
             D::TakesEverySetting => asked.settings.seed = None,
             _ => {
@@ -200,6 +218,10 @@ impl Defective {
                 }
             }
             D::ForgetsTheFirstCall => said.tool_calls = calls.skip(1).collect(),
+            D::LosesIds => {
+                let nameless = |call: ToolCall| ToolCall::new("", call.name, call.arguments);
+                said.tool_calls = calls.map(nameless).collect();
+            }
             D::ReversesCalls => said.tool_calls = calls.rev().collect(),
             D::StreamsAtTheEnd => {
                 if let Some(sink) = &request.sink {
@@ -258,7 +280,12 @@ impl Defective {
         streamed: bool,
     ) -> Result<ModelResponse, ProviderError> {
         let (asked, sound) = (self.asked(request), Arc::clone(&self.sound));
-        if self.defect == D::ReadsWithoutBound && !streamed {
+        let reads_all = match self.defect {
+            D::ReadsWithoutBound => !streamed,
+            D::StreamsWithoutBound => streamed,
+            _ => false,
+        };
+        if reads_all {
             let address = self.address.clone();
             tokio::task::spawn_blocking(move || read_all(&address)).await.unwrap();
         }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary, read_events,
+    Batch, Claim, Cursor, EventFilter, EventLog, FeedPage, InboxMessage, InboxRequest, InboxWatch,
+    LogError, OpenApproval, Record, RunFilter, RunSummary, Subscription, read_events,
 };
 use backstop_testkit::contract::{Open, Suite};
 use layer0::Timestamp;
@@ -16,15 +16,21 @@ use layer0::id::{RunId, SessionId};
 
 super::defects! {
     ClaimsAreOfTheHandle => a_run_has_one_writer_by_whatever_handle,
+    DrawsAnotherMark => keeps_cursors,
     EpochsBeginAnew => keeps_epochs,
     EpochsBelowStay => a_tree_has_one_owner_by_whatever_handle,
     ForgetsAll => keeps_runs,
     ForgetsApprovals => keeps_requests,
+    ForgetsExpiries => keeps_expired_approvals,
+    ForgetsPositions => keeps_subscriptions,
     ForgetsRequests => keeps_requests,
+    ForgetsSettlements => keeps_settlements,
+    ForgetsSubscriptions => keeps_subscriptions,
     ForgetsSummaries => keeps_runs,
     ForgetsTheLastRoot => keeps_the_last_root,
     LosesTheLastEvent => keeps_runs,
     LosesTheSender => keeps_requests,
+    ReusesIds => gives_new_requests_ids_of_their_own,
     SessionsAreOfTheHandle => a_session_has_one_open_run_by_whatever_handle,
     TreesAreOfNoOne => a_tree_has_one_owner_by_whatever_handle,
 }
@@ -176,8 +182,31 @@ impl EventLog for Handle {
         self.kept.open_approvals().await
     }
 
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        if self.forgets(D::DrawsAnotherMark) && cursor.number().is_some_and(|it| it > 0) {
+            return Err(LogError::ForeignCursor(*cursor));
+        }
+        self.kept.read_feed(filter, cursor).await
+    }
+
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        if self.forgets(D::ForgetsSubscriptions) {
+            return Ok(None);
+        }
+        let mut known = self.kept.subscription(name).await?;
+        if self.forgets(D::ForgetsPositions) {
+            known.iter_mut().for_each(|it| it.positions.clear());
+        }
+        Ok(known)
+    }
+
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.kept.send(request, by, at).await
+        let is_settlement = matches!(request, InboxRequest::Settle { .. });
+        match self.kept.send(request, by, at).await {
+            Err(LogError::ApprovalExpired(_)) if self.forgets(D::ForgetsExpiries) => Ok(false),
+            Ok(false) if is_settlement && self.forgets(D::ForgetsSettlements) => Ok(true),
+            sent => sent,
+        }
     }
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
@@ -187,6 +216,10 @@ impl EventLog for Handle {
         }
         if self.forgets(D::LosesTheSender) {
             inbox.iter_mut().for_each(|message| message.by = "".into());
+        }
+        if self.forgets(D::ReusesIds) && inbox.len() > 1 {
+            let first = inbox.remove(0);
+            inbox.iter_mut().for_each(|message| message.id = first.id);
         }
         Ok(inbox)
     }

@@ -86,7 +86,7 @@ pub enum BuildError {
     /// A tool cannot be added.
     ///
     /// Retry: never. Effect: none.
-    #[error("invalid tool")]
+    #[error("invalid tool{}", quote_name(.0.tool()))]
     Tool(#[from] ToolRegistrationError),
     /// The model must call a tool, but the agent has none.
     ///
@@ -109,6 +109,11 @@ pub enum BuildError {
         /// Its provider.
         provider: Arc<str>,
     },
+}
+
+/// Returns a name in backticks after a space, or nothing without one.
+fn quote_name(name: Option<&str>) -> String {
+    name.map(|name| format!(" `{name}`")).unwrap_or_default()
 }
 
 impl Failure for BuildError {

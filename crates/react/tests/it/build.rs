@@ -127,3 +127,13 @@ fn settings_that_mean_nothing_are_refused() {
         assert!(refused.contains(&format!("`{key}`")), "{refused}");
     }
 }
+
+/// Spec: E7, E12. The message alone says which tool is at fault.
+#[test]
+fn build_errors_name_their_tool() {
+    let agent = Agent::builder(ScriptedProvider::saying([""])).state(Vec::<i64>::new());
+    let error = agent.tool(count).tool(count).build().unwrap_err();
+    assert_eq!(error.to_string(), "invalid tool `count`");
+    let chain = Chain(&error).to_string();
+    assert_eq!(chain, "invalid tool `count`: there is already a tool named `count`");
+}

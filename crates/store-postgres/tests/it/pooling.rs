@@ -129,6 +129,17 @@ async fn the_log_keeps_approvals_pooled() {
     suite.check().await;
 }
 
+/// Spec: X2, X4
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_keeps_subscriptions_pooled() {
+    let (server, pooler) = pooled!();
+    let databases = server.in_turn();
+    let suite = contract::subscriptions(async move || {
+        Arc::new(open(&pooler.through(&databases.next().await)).await.log()) as _
+    });
+    suite.check().await;
+}
+
 /// Spec: D9, M7
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_keeps_transcripts_pooled() {

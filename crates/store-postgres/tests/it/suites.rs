@@ -53,6 +53,15 @@ async fn the_log_keeps_approvals() {
         .await;
 }
 
+/// Spec: X2, X4
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_keeps_subscriptions() {
+    let databases = server!().in_turn();
+    contract::subscriptions(async move || Arc::new(open(&databases.next().await).await.log()) as _)
+        .check()
+        .await;
+}
+
 /// Spec: D9, M7
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_keeps_transcripts() {

@@ -263,8 +263,15 @@ async fn keeps_copies(store: Errors) {
     let copy = copy.with_occurrences(7, at(4), 0);
     store.keep(copy.clone()).await.expect("it is kept");
     store.keep(copy.clone()).await.expect("once is enough");
+    let other = error("s", "run_9", "http", 2, "crash").into_record(copy.id().clone());
+    store.keep(other.with_occurrences(9, at(5), 0)).await.expect("it is no error");
     let found = get(&store, "s", copy.id()).await.into_item().expect("a record refers to it");
-    assert_eq!((found.occurrences(), found.last_at()), (7, at(4)));
+    assert_eq!((found.occurrences(), found.last_at()), (7, at(4)), "an existing one is unchanged");
+    assert_eq!(
+        (found.raw(), found.run()),
+        (copy.raw(), copy.run()),
+        "an existing one is unchanged"
+    );
     assert_eq!(put(&store, "s", 5, "boom").await.id, here.id, "the one that was here is counted");
     assert_eq!(store.list(ErrorFilter::new()).await.expect("they are listed").len(), 2);
     prune(&store, Retention::NONE.max_rows(1), 6).await;

@@ -10,7 +10,7 @@ use futures_util::future::{Either, join, join_all, select};
 use layer0::event::Hash;
 
 use super::log::history::{Log, attempted, finished, open, records, warning, whole, write};
-use super::suite::{Suite, checks};
+use super::suite::{Suite, checks, woken};
 
 /// Checks event logs against the contract of [`follow`]: each event once, in order, from any cursor, as it is appended.
 /// `make` makes an empty log for each trial.
@@ -309,8 +309,8 @@ async fn wakes_each_follower(log: Log) {
             tokio::task::yield_now().await;
             write(&mut writer, 61, [warning("x")]).await.expect("it is appended");
         };
-        let (woken, ()) = join(waiting, append).await;
-        assert_eq!(woken, vec![("run_1".to_owned(), seq); 3]);
+        let (read, ()) = woken("an append wakes each follower", join(waiting, append)).await;
+        assert_eq!(read, vec![("run_1".to_owned(), seq); 3]);
     }
 }
 

@@ -19,7 +19,8 @@ use super::suite::{Open, Suite, checks};
 /// messages to runs. `make` makes an empty log for each trial.
 ///
 /// [`approvals`](super::approvals) has the checks about approvals, [`erasable_event_log`] those of a log that can erase,
-/// [`reopened_event_log`] those of a log that is opened again.
+/// [`reopened_event_log`] those of a log that is opened again, [`subscriptions`](super::subscriptions) those of a log
+/// that behaviours can subscribe to.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -74,6 +75,7 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             sessions::begins_one_of_many_runs_of_a_session,
             sessions::finds_the_last_root_of_a_session,
             sessions::has_one_open_run_a_session,
+            sessions::imports_a_run_without_the_one_before,
             sessions::lets_a_dispatched_run_share_the_session,
             sessions::lets_runs_that_are_dispatched_together_be_open_at_once,
             sessions::refuses_a_run_that_does_not_follow_the_last,
@@ -144,9 +146,14 @@ pub fn reopened_event_log(
             reopened::a_run_has_one_writer_by_whatever_handle,
             reopened::a_session_has_one_open_run_by_whatever_handle,
             reopened::a_tree_has_one_owner_by_whatever_handle,
+            reopened::gives_new_requests_ids_of_their_own,
+            reopened::keeps_cursors,
             reopened::keeps_epochs,
+            reopened::keeps_expired_approvals,
             reopened::keeps_requests,
             reopened::keeps_runs,
+            reopened::keeps_settlements,
+            reopened::keeps_subscriptions,
             reopened::keeps_the_last_root,
         ],
     )

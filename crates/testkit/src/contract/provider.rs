@@ -6,6 +6,7 @@ mod exchange;
 mod failed;
 mod form;
 mod many;
+mod messages;
 mod numbers;
 mod said;
 mod settings;
@@ -16,13 +17,12 @@ use crate::wire::Wire;
 
 /// Checks a provider against the contract of [`Provider`](backstop_provider::Provider), over real HTTP:
 ///
-/// - The whole transcript, its images, the tools and the settings are sent, with the key; state that a provider wants
-///   back is returned only to that provider.
+/// - The whole transcript with its roles, its images, the tools and the settings are sent, with the key, and not the run
+///   that asks; state that a provider wants back is returned only to that provider.
 /// - A setting is either sent or refused by the provider's check of settings.
-/// - The form of a typed answer is sent in the provider's own way; if it has none, an agent puts it into the model's
-///   instructions.
-/// - Answers, thinking and tool calls arrive complete wherever bytes are split, and a streamed answer equals a whole
-///   one.
+/// - The form of a typed answer is sent in the provider's own way, unless the provider reports that it has none.
+/// - Answers, thinking and tool calls, with their ids, arrive complete wherever bytes are split, and a streamed answer
+///   equals a whole one.
 /// - Each stop reason is decoded as itself, arguments that are not JSON are returned as written, and billed tokens are
 ///   neither lost nor invented.
 /// - The sink gets each chunk as it arrives, the status and the billed tokens, also of calls that fail.
@@ -82,6 +82,9 @@ pub fn provider(wire: Wire) -> Suite {
             asked::images_of_tools_are_sent_or_named,
             asked::results_name_their_call,
             asked::state_goes_back_to_whom_it_came_from,
+            messages::calls_are_sent_in_their_order,
+            messages::roles_are_sent,
+            messages::runs_are_not_named_to_the_endpoint,
             many::answers_go_to_their_callers,
             many::calls_do_not_wait_for_each_other,
             many::nothing_is_left_of_the_call_before,
@@ -97,6 +100,7 @@ pub fn provider(wire: Wire) -> Suite {
             failed::no_error_shows_the_key,
             broken::bodies_are_bounded,
             broken::foreign_failures_are_what_their_status_says,
+            broken::streams_are_bounded,
             broken::no_part_is_taken_for_the_whole,
             broken::nothing_is_asked_but_once,
             broken::a_dropped_call_closes_its_connection,

@@ -12,6 +12,9 @@ use futures_util::FutureExt;
 /// Default time limit of a trial. Most take milliseconds; a busy machine is not a defect.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// Time after which a task counts as not woken: a log may look for rows of other processes every few seconds.
+const WAKE_LIMIT: Duration = Duration::from_secs(10);
+
 type Running = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Opens the store at one place, anew each time: like another process, or the same process later.
@@ -222,6 +225,14 @@ pub(super) use checks;
 /// Returns the last part of a path.
 pub(super) fn last_of(path: &'static str) -> &'static str {
     path.rsplit("::").next().unwrap_or(path).trim()
+}
+
+/// Waits for a wake-up, and fails with the promise if it does not come. The trial's limit is longer, and names no
+/// reason.
+#[expect(clippy::disallowed_methods, reason = "what hangs has to end, whatever its clock")]
+pub(super) async fn woken<T>(promise: &str, waiting: impl Future<Output = T>) -> T {
+    let woken = tokio::time::timeout(WAKE_LIMIT, waiting).await;
+    woken.unwrap_or_else(|_| panic!("{promise}: not woken within {WAKE_LIMIT:?}"))
 }
 
 fn text(panic: &(dyn Any + Send)) -> &str {

@@ -1,11 +1,15 @@
 //! The contract of every tool.
 
+mod misfits;
+
 use std::sync::Arc;
 
-use backstop_tool::{Admitted, Grants, Tool, ToolContext, Toolset};
+use backstop_tool::{Admitted, Arguments, Grants, Probe, Tool, ToolContext, ToolError, Toolset};
 use futures_util::future::join_all;
 use layer0::{JsonText, Timestamp};
 
+use self::misfits::misfits;
+use super::dropped::{assert_leaves_no_task, let_others_run};
 use super::suite::{Suite, checks};
 
 /// A tool with a call that succeeds.
@@ -14,12 +18,14 @@ pub struct ToolSample {
     tool: Arc<dyn Tool>,
     arguments: JsonText,
     grants: Arc<Grants>,
+    effects: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 impl ToolSample {
     /// Combines a tool with arguments with which it succeeds.
     pub fn new(tool: Arc<dyn Tool>, arguments: impl Into<JsonText>) -> Self {
-        Self { tool, arguments: arguments.into(), grants: Arc::new(Grants::none()) }
+        let (arguments, grants) = (arguments.into(), Arc::new(Grants::none()));
+        Self { tool, arguments, grants, effects: None }
     }
 
     /// Grants the needs of the call.
@@ -27,6 +33,64 @@ impl ToolSample {
     pub fn granting(mut self, grants: Grants) -> Self {
         self.grants = Arc::new(grants);
         self
+    }
+
+    /// Sets a function that returns how often the tool has acted, such as the number of rows that it wrote. With it,
+    /// the suite also notices a probe that acts, and a call that acts after it was dropped.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use backstop_testkit::contract::{ToolSample, tool};
+    /// use backstop_tool::{FnTool, ToolError};
+    /// use serde_json::json;
+    ///
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Nothing {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let suite = tool(async || {
+    ///     let sent = Arc::new(AtomicU64::new(0));
+    ///     let counter = Arc::clone(&sent);
+    ///     let send = FnTool::new("send", "Sends it.", move |_: Nothing| {
+    ///         counter.fetch_add(1, Ordering::Relaxed);
+    ///         async { Ok::<_, ToolError>("sent") }
+    ///     });
+    ///     let sample = ToolSample::new(Arc::new(send), json!({}));
+    ///     sample.counting_effects(move || sent.load(Ordering::Relaxed))
+    /// });
+    /// suite.check().await;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn counting_effects(mut self, effects: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.effects = Some(Arc::new(effects));
+        self
+    }
+
+    fn effects(&self) -> Option<u64> {
+        self.effects.as_ref().map(|effects| effects())
+    }
+
+    fn context(&self, call: &str, granted: Arc<[String]>) -> ToolContext {
+        let far = Timestamp::from_millis(i64::MAX / 2);
+        let mut context = ToolContext::new("run_1".into(), "s".into(), call.into(), far);
+        context.granted = granted;
+        context
+    }
+
+    /// Calls the tool with arguments that were not checked.
+    async fn call_unchecked(&self, arguments: JsonText) -> Result<JsonText, ToolError> {
+        let arguments = Arguments::new(arguments);
+        let granted = self.tool.needs(&arguments)?.into();
+        self.tool.call(&arguments, &self.context("c1", granted)).await
+    }
+
+    async fn probe(&self, call: &str) -> Result<Probe, ToolError> {
+        let admitted = self.admitted();
+        let context = self.context(call, Arc::clone(admitted.needs()));
+        admitted.tool().probe(&admitted.arguments, &context).await
     }
 
     /// Admits the call, as an agent does.
@@ -42,9 +106,7 @@ impl ToolSample {
     /// Calls the tool, and checks its output against its spec.
     async fn call(&self, call: &str) {
         let admitted = self.admitted();
-        let far = Timestamp::from_millis(i64::MAX / 2);
-        let mut context = ToolContext::new("run_1".into(), "s".into(), call.into(), far);
-        context.granted = Arc::clone(admitted.needs());
+        let context = self.context(call, Arc::clone(admitted.needs()));
         let called = admitted.tool().call(&admitted.arguments, &context).await;
         let output = called.unwrap_or_else(|error| panic!("the sample fails: {error:?}"));
         let fits = admitted.check_output(&output);
@@ -55,7 +117,11 @@ impl ToolSample {
 /// Checks tools against the contract of [`Tool`]: it can be registered, has the same spec at every call, and keeps to
 /// its spec. `make` makes a tool and a harmless call for each trial.
 ///
-/// Specification: T1, T10, T13, Y1.
+/// The suite turns on no feature of other crates: without the feature `json-schema` it refuses the same tools as an
+/// agent does, those that do not [check their arguments](Tool::checks_arguments) themselves or declare the schema of
+/// their output.
+///
+/// Specification: T1, T10, T13, T16, Y1.
 pub fn tool(make: impl AsyncFn() -> ToolSample + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -63,9 +129,12 @@ pub fn tool(make: impl AsyncFn() -> ToolSample + Send + Sync + 'static) -> Suite
             answers_as_it_declares,
             answers_calls_at_once,
             can_be_registered,
+            checks_arguments_if_it_declares_so,
             is_described,
+            leaves_no_work_when_dropped,
             names_what_is_denied,
             needs_the_same_for_the_same_call,
+            probes_without_acting,
             says_the_same_of_itself_at_every_call,
             survives_a_dropped_call,
         ],
@@ -144,4 +213,44 @@ async fn survives_a_dropped_call(sample: ToolSample) {
         }
     }
     sample.call("c3").await;
+}
+
+/// Nothing else checks the arguments of such a tool without the feature `json-schema`.
+async fn checks_arguments_if_it_declares_so(sample: ToolSample) {
+    if !sample.tool.checks_arguments() {
+        return;
+    }
+    let schema = sample.tool.spec().schema.value();
+    for misfit in misfits(&schema, &sample.arguments.value()) {
+        let text = misfit.to_string();
+        let answer = sample.call_unchecked(misfit.into()).await;
+        let kind = answer.as_ref().map_err(|error| error.kind());
+        let is_refused = matches!(kind, Err(ToolError::InvalidInput(_)));
+        assert!(is_refused, "{text} does not fit the schema, and the tool answers {answer:?}");
+    }
+}
+
+/// The future of a call is the call: the run may have ended when it is dropped.
+async fn leaves_no_work_when_dropped(sample: ToolSample) {
+    sample.call("c1").await;
+    assert_leaves_no_task(|| sample.call("c2")).await;
+    let after = sample.effects();
+    let_others_run().await;
+    assert_eq!(sample.effects(), after, "a dropped call acts no more");
+}
+
+/// A probe decides whether a call of unknown outcome runs again.
+async fn probes_without_acting(sample: ToolSample) {
+    if !sample.tool.spec().probe {
+        return;
+    }
+    let before = sample.effects();
+    let probed = sample.probe("c1").await;
+    assert!(!matches!(probed, Ok(Probe::Happened(_))), "no such call was made: {probed:?}");
+    assert_eq!(sample.effects(), before, "a probe does not act");
+    sample.call("c2").await;
+    let before = sample.effects();
+    let probed = sample.probe("c2").await;
+    assert!(!matches!(probed, Ok(Probe::DidNot)), "the call happened: {probed:?}");
+    assert_eq!(sample.effects(), before, "a probe does not act");
 }

@@ -13,6 +13,7 @@ use super::history::{
     Log, at, cancel, cancelled, finished, input, open, send, settle, warning, write,
 };
 use crate::contract::approvals::asked;
+use crate::contract::suite::woken;
 
 async fn inbox(log: &Log, run: &str) -> Vec<backstop_event_log::InboxMessage> {
     log.inbox(&run.into()).await.expect("it is read")
@@ -155,12 +156,12 @@ pub(super) async fn wakes_each_watch_of_the_run(log: Log) {
     let mut late = log.watch_inbox(&"run_1".into());
     let mut of_other = log.watch_inbox(&"run_2".into());
     for watch in [&mut early, &mut late, &mut of_other] {
-        watch.wait_for_change().await;
+        woken("a watch is ready at first", watch.wait_for_change()).await;
     }
     for text in ["a", "b"] {
         assert!(send(&*log, input("run_1", text), 61).await);
-        early.wait_for_change().await;
-        late.wait_for_change().await;
+        woken("a request wakes an early watch", early.wait_for_change()).await;
+        woken("a request wakes a late watch", late.wait_for_change()).await;
     }
     let changed = of_other.poll_changed(&mut Context::from_waker(Waker::noop()));
     assert!(changed.is_pending(), "what is sent to a run wakes no other");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{LogError, RunWriter, read_events, session_of_fork};
+use backstop_event_log::{Batch, LogError, MemoryLog, RunWriter, read_events, session_of_fork};
 use futures_util::future::join_all;
 
 use super::history::{
@@ -148,4 +148,27 @@ pub(super) async fn a_copied_run_has_a_session_of_its_own(log: Log) {
     write(&mut copy, 44, [finished()]).await.expect("the copy goes on");
     let next = following(session.as_str(), "run_2");
     drop(begin(&log, "run_3", 45, next).await.expect("a copy can be followed"));
+}
+
+/// A restored backup, or a run that was copied from another store: its earlier runs may be elsewhere.
+pub(super) async fn imports_a_run_without_the_one_before(log: Log) {
+    let elsewhere: Log = Arc::new(MemoryLog::new());
+    whole(&elsewhere, "run_1", "s", 40).await;
+    let followed = begin(&elsewhere, "run_2", 42, following("s", "run_1")).await;
+    write(&mut followed.expect("it follows"), 43, [finished()]).await.expect("it ends");
+    let (summary, _) = read_events(&*elsewhere, &"run_2".into()).await.expect("it is read");
+    let import = async |log: &Log| {
+        let claim = log.claim_new(&"run_2".into());
+        let records = records(&elsewhere, "run_2").await;
+        let batch = Batch::new("run_2".into(), claim.epoch(), records, summary.clone());
+        log.append(batch.importing()).await
+    };
+    import(&log).await.expect("an import needs no run before it");
+    let (known, _) = read_events(&*log, &"run_2".into()).await.expect("it is read");
+    assert_eq!(known, summary, "a summary is kept whole");
+    assert_eq!(last(&log, "s").await.as_deref(), Some("run_2"), "it is a run of its session");
+    let again = import(&log).await;
+    assert!(matches!(again, Err(LogError::Conflict { .. })), "the run exists: {again:?}");
+    is_in_the_way(begin(&log, "run_3", 44, started("s")).await, "run_2");
+    drop(begin(&log, "run_3", 45, following("s", "run_2")).await.expect("it can be followed"));
 }

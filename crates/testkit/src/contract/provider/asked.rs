@@ -63,7 +63,11 @@ pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
 }
 
 /// Sends a transcript, and returns the body of the request.
-async fn sent(wire: &Wire, messages: impl IntoIterator<Item = Message>, streamed: bool) -> Request {
+pub(super) async fn sent(
+    wire: &Wire,
+    messages: impl IntoIterator<Item = Message>,
+    streamed: bool,
+) -> Request {
     sent_by(wire, |_| messages, streamed).await
 }
 
@@ -82,7 +86,7 @@ async fn sent_by<M: IntoIterator<Item = Message>>(
 }
 
 /// A user's message, an answer that called two tools, and their results.
-fn called(results: [Message; 2]) -> Vec<Message> {
+pub(super) fn called(results: [Message; 2]) -> Vec<Message> {
     let call = |id: &str, name: &str| ToolCall::new(id, name, json!({ "quoted": "a \"b\" \\ ä" }));
     let calls = Arc::new([call("call_1", "first"), call("call_2", "second")]);
     let mut messages = vec![Message::user("go on"), Message::assistant("", calls)];
@@ -90,7 +94,7 @@ fn called(results: [Message; 2]) -> Vec<Message> {
     messages
 }
 
-fn result(call: &str, text: &str) -> Message {
+pub(super) fn result(call: &str, text: &str) -> Message {
     Message::tool(call.into(), text, false)
 }
 

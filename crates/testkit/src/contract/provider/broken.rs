@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use backstop_provider::ScriptedAnswer;
 use layer0::code;
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
@@ -9,7 +10,7 @@ use serde_json::json;
 use super::exchange::{SHORT, answer, ask, ask_at, calls};
 use crate::server::patient;
 use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
-use crate::wire::Wire;
+use crate::wire::{Cannot, Wire};
 
 /// A proxy, a gateway or a firewall answers in a format of its own.
 ///
@@ -59,6 +60,27 @@ pub(super) async fn bodies_are_bounded(wire: Wire) {
             (result, _) = ask_at(&wire, &url, false, patient()) => {
                 assert!(result.is_err(), "no answer is that long");
             }
+        }
+    }
+}
+
+/// An answer without an end is refused too, however small its pieces are.
+pub(super) async fn streams_are_bounded(wire: Wire) {
+    const BYTES: usize = 40 * 1024 * 1024;
+    if !wire.can(Cannot::Stream) {
+        return;
+    }
+    let piece = "x".repeat(64 * 1024 - 1) + " ";
+    let script = ScriptedAnswer::saying(piece.repeat(BYTES / piece.len()));
+    let endless = wire.says(&script, true);
+    let length = endless.body.len();
+    let server = Loopback::replying([endless.ending(Ending::HangAt(length))]);
+    let url = server.url();
+    tokio::select! {
+        biased;
+        () = server.hangs(1) => panic!("an answer of {BYTES} bytes was read"),
+        (result, _) = ask_at(&wire, &url, true, patient()) => {
+            assert!(result.is_err(), "no answer is that long");
         }
     }
 }

@@ -1,14 +1,11 @@
-//! Checks that the requested form of an answer reaches the model, in the provider's own way or in its instructions.
+//! Checks that the requested form of an answer is sent, unless the provider reports that it sends none.
 
-use std::sync::Arc;
-
-use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, Provider, ScriptedAnswer};
-use backstop_react::{AgentBuilder, RunRequest};
+use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, ScriptedAnswer};
 use layer0::JsonText;
 use serde_json::{Value, json};
 
 use super::exchange::serve_replies;
-use crate::server::{Loopback, hello, patient, send};
+use crate::server::{hello, patient, send};
 use crate::wire::Wire;
 
 /// A name that only the form contains; only letters, so that no encoding changes it.
@@ -28,7 +25,7 @@ fn forms() -> [Value; 2] {
     ]
 }
 
-/// A form that is neither sent nor in the instructions would be a false promise to the user.
+/// An agent writes the form into the instructions of a provider that does not send it, and only then.
 ///
 /// Spec: P12
 pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
@@ -42,33 +39,15 @@ pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
                 let is_sent = body.to_string().contains(FIELD);
                 assert!(is_sent, "the form is not sent (streamed: {streamed}): {body}");
             }
-            // The model of an agent gets the form in any case.
-            let body = sent_by_an_agent(&wire, form.clone(), streamed).await;
-            let is_told = body.to_string().contains(FIELD);
-            assert!(is_told, "no model is told of the form (streamed: {streamed}): {body}");
         }
     }
 }
 
-fn answering(wire: &Wire, streamed: bool) -> (Loopback, Arc<dyn Provider>) {
+async fn sent(wire: &Wire, request: &ModelRequest, streamed: bool) -> Value {
     let answer = ScriptedAnswer::saying(json!({ FIELD: "yes" }).to_string());
     let server = serve_replies(wire, [wire.says(&answer, streamed)]);
     let provider = (wire.provider)(&server.url(), patient());
-    (server, provider)
-}
-
-async fn sent(wire: &Wire, request: &ModelRequest, streamed: bool) -> Value {
-    let (server, provider) = answering(wire, streamed);
     let said = send(&*provider, request, streamed).await;
     said.unwrap_or_else(|error| panic!("a form (streamed: {streamed}): {error}"));
-    server.requests().swap_remove(0).body
-}
-
-async fn sent_by_an_agent(wire: &Wire, form: Value, streamed: bool) -> Value {
-    let (server, provider) = answering(wire, streamed);
-    let agent =
-        AgentBuilder::from_shared(provider).stream(streamed).build().expect("it is an agent");
-    let said = agent.run(RunRequest::new("hello").output_schema(form)).await;
-    said.unwrap_or_else(|failure| panic!("a form (streamed: {streamed}): {failure:#}"));
     server.requests().swap_remove(0).body
 }
