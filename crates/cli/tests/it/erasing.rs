@@ -274,3 +274,19 @@ fn forgotten_entry_of_a_queue_leaves_no_text() {
     bench.run(&["sessions", "forget", SESSION]).ok();
     assert_eq!(found(&store, &bench, &texts), [""; 0]);
 }
+
+/// Spec: D1, M6. What the memory has of a run goes with the text.
+#[test]
+fn redacted_text_is_in_no_memory() {
+    for (store, scope) in stores().into_iter().zip(["session", "agent"]) {
+        let bench = Bench::new().with("BACKSTOP_STORE", &store);
+        let memory = format!("[memory]\nkind = \"state\"\nscope = \"{scope}\"\n");
+        bench.agent("[[model]]\ntext = \"fine\"\n", &memory);
+        bench.run(&["run", "agent.toml", "quixoticinput", "--session", "s"]).ok();
+        let redacted = bench.run(&["redact", "last", "1"]).ok();
+        assert!(redacted.err.contains("the memory of the run"), "{store}: {}", redacted.err);
+        assert_eq!(found(&store, &bench, &[TEXTS[0]]), [""; 0], "{store}");
+        let again = bench.run(&["redact", "last", "1", "--json"]).ok().json().remove(0);
+        assert_eq!(again["memory_removed"], false);
+    }
+}
