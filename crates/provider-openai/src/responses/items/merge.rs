@@ -28,6 +28,8 @@ type Words = (String, String);
 /// The property by which a call is matched with one received before.
 #[derive(Clone, Copy)]
 enum Match {
+    /// The id, the name and the arguments: an endpoint may give one id to several calls.
+    Whole,
     Id,
     Words,
     Place,
@@ -91,19 +93,28 @@ impl Items {
     }
 
     /// Returns the positions of calls received before, each with that of the call that repeats it.
-    /// They are matched by ids, by names and arguments (some endpoints make new ids for the whole
-    /// answer), then by places.
+    /// They are matched by ids with names and arguments, by ids alone, by names and arguments alone (some endpoints make
+    /// new ids for the whole answer), then by places.
     fn find_repeated_calls(&self, heard: &Self) -> BTreeMap<usize, usize> {
         let mut found = BTreeMap::new();
         let mut is_taken = vec![false; self.items.len()];
         let may_have_no_ids = self.by_call_id.is_empty();
         // Read once, as reading them for each comparison would take too long.
         let own_words: Vec<Option<Words>> = self.items.iter().map(|it| it.body.words()).collect();
+        let heard_words: Vec<Option<Words>> =
+            heard.items.iter().map(|it| it.body.words()).collect();
         let mut by_words: BTreeMap<&Words, VecDeque<usize>> = BTreeMap::new();
+        let mut by_whole: BTreeMap<(&str, &Words), VecDeque<usize>> = BTreeMap::new();
         for (at, words) in own_words.iter().enumerate() {
-            words.iter().for_each(|words| by_words.entry(words).or_default().push_back(at));
+            let (Some(words), ItemBody::Call(call)) = (words, &self.items[at].body) else {
+                continue;
+            };
+            by_words.entry(words).or_default().push_back(at);
+            if !call.id.is_empty() {
+                by_whole.entry((&call.id, words)).or_default().push_back(at);
+            }
         }
-        for step in [Match::Id, Match::Words, Match::Place] {
+        for step in [Match::Whole, Match::Id, Match::Words, Match::Place] {
             for (position, item) in heard.items.iter().enumerate() {
                 let ItemBody::Call(call) = &item.body else { continue };
                 if found.contains_key(&position) {
@@ -111,13 +122,16 @@ impl Items {
                 }
                 let here = self.by_place.get(&(ItemKind::Call, item.at)).copied();
                 let at = match step {
+                    Match::Whole => heard_words[position].as_ref().and_then(|words| {
+                        by_whole.get_mut(&(&*call.id, words)).and_then(VecDeque::pop_front)
+                    }),
                     Match::Id => self.by_call_id.get(&call.id).copied(),
-                    Match::Words => item.body.words().and_then(|words| {
+                    Match::Words => heard_words[position].as_ref().and_then(|words| {
                         let is_here =
-                            |at: &usize| !is_taken[*at] && own_words[*at].as_ref() == Some(&words);
+                            |at: &usize| !is_taken[*at] && own_words[*at].as_ref() == Some(words);
                         let anywhere = call.id.is_empty() || may_have_no_ids;
                         here.filter(is_here).or_else(|| {
-                            let alike = by_words.get_mut(&words).filter(|_| anywhere)?;
+                            let alike = by_words.get_mut(words).filter(|_| anywhere)?;
                             while alike.front().is_some_and(|at| is_taken[*at]) {
                                 alike.pop_front();
                             }
