@@ -1,8 +1,10 @@
 //! Failed deliveries in the records of subscriptions.
 
+use std::collections::BTreeMap;
+
 use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, segment_id};
 use layer0::Timestamp;
-use layer0::event::{BehaviorFailed, EventKind};
+use layer0::event::{BehaviorFailed, Event, EventKind};
 use layer0::id::RunId;
 use serde::Serialize;
 
@@ -21,7 +23,7 @@ pub struct FailedDelivery {
     pub failed: BehaviorFailed,
 }
 
-/// Returns the failures of all subscriptions, at most `limit`, newest first.
+/// Returns the failures of all subscriptions, at most `limit`, newest first, without deliveries that were completed later.
 ///
 /// Only the records of subscriptions are read, from their newest segments until there are enough failures; the records
 /// of runs are not.
@@ -50,15 +52,20 @@ pub async fn newest_failures(
 ) -> Result<Vec<FailedDelivery>, LogError> {
     let mut newest: Vec<(Option<u64>, FailedDelivery)> = Vec::new();
     for subscription in log.subscriptions().await? {
-        let mut found = 0;
-        let mut number = subscription.segment;
+        let (mut found, mut number) = (0, subscription.segment);
+        let mut later = Completions::default();
         while found < limit && number > 0 {
             let segment = segment_id(&subscription.name, number);
             // Segments are removed from the oldest on, so that earlier ones are gone too.
             if log.summary(&segment).await?.is_none() {
                 break;
             }
-            let failures = read_failures(log, &segment).await?;
+            let mut failures = read_failures(log, &segment).await?;
+            later.unread.push(segment);
+            if !failures.is_empty() {
+                later.read(log).await?;
+                failures.retain(|(at, failed)| !later.has(&failed.id, *at));
+            }
             found += failures.len();
             newest.extend(failures);
             number -= 1;
@@ -69,26 +76,65 @@ pub async fn newest_failures(
     Ok(newest.into_iter().map(|(_, failed)| failed).collect())
 }
 
+/// The completed deliveries of the newest segments, with the number of the last completion in the log.
+#[derive(Default)]
+struct Completions {
+    by_id: BTreeMap<String, Option<u64>>,
+    /// Segments that are only read if an older one has a failure.
+    unread: Vec<RunId>,
+}
+
+impl Completions {
+    async fn read(&mut self, log: &dyn EventLog) -> Result<(), LogError> {
+        for segment in self.unread.drain(..) {
+            for (number, event) in read_events_of(log, &segment, "behavior.completed").await? {
+                let EventKind::BehaviorCompleted(done) = event.kind else { continue };
+                let id = delivery_id(&done.behavior, &done.run, done.seq);
+                let last = self.by_id.entry(id).or_default();
+                *last = number.max(*last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a delivery was completed after its failure.
+    fn has(&self, id: &str, failed: Option<u64>) -> bool {
+        self.by_id.get(id).is_some_and(|completed| *completed > failed)
+    }
+}
+
 /// Reads the failures of a segment, with their numbers in the log.
 async fn read_failures(
     log: &dyn EventLog,
     segment: &RunId,
 ) -> Result<Vec<(Option<u64>, FailedDelivery)>, LogError> {
-    let filter = EventFilter::new().run(segment.clone()).event_type("behavior.failed");
-    let (mut cursor, mut failures) = (Cursor::start(), Vec::new());
+    let events = read_events_of(log, segment, "behavior.failed").await?.into_iter();
+    let failure = |(number, event): (Option<u64>, Event)| {
+        let EventKind::BehaviorFailed(failed) = event.kind else { return None };
+        let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
+        Some((number, FailedDelivery { id, at: event.at, failed }))
+    };
+    Ok(events.filter_map(failure).collect())
+}
+
+/// Reads the events of a type in a segment, with their numbers in the log.
+async fn read_events_of(
+    log: &dyn EventLog,
+    segment: &RunId,
+    event_type: &str,
+) -> Result<Vec<(Option<u64>, Event)>, LogError> {
+    let filter = EventFilter::new().run(segment.clone()).event_type(event_type);
+    let (mut cursor, mut events) = (Cursor::start(), Vec::new());
     loop {
         let page = log.read_feed(&filter, &cursor).await?;
         for next in page.records {
-            let event = match next.record.decode(segment) {
-                Err(LogError::Erased { .. }) => continue,
-                event => event?,
-            };
-            let EventKind::BehaviorFailed(failed) = event.kind else { continue };
-            let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
-            failures.push((next.cursor.number(), FailedDelivery { id, at: event.at, failed }));
+            match next.record.decode(segment) {
+                Err(LogError::Erased { .. }) => {}
+                event => events.push((next.cursor.number(), event?)),
+            }
         }
         if page.is_end {
-            return Ok(failures);
+            return Ok(events);
         }
         cursor = page.cursor;
     }

@@ -293,6 +293,7 @@ fn failures_are_listed_and_delivered_again() {
     let done = bench.run(&[&again[..], &["--json"]].concat()).ok().json().remove(0);
     let expected = json!({ "id": id, "ok": true, "attempts": 1, "reason": null, "message": null });
     assert_eq!(done, expected);
+    assert_eq!(bench.run(&["behaviors", "failures"]).ok().out, "", "it is delivered by now");
     let said = "an earlier delivery of ";
     assert!(bench.run(&again).ok().err.contains(said), "it had completed");
     let listed = bench.run(&["behaviors", "list", "--json"]).ok().json().remove(0);
