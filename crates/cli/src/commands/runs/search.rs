@@ -4,8 +4,12 @@ use backstop_event_log::{EventLog, LogError};
 use layer0::id::RunId;
 use serde_json::Value;
 
+/// Fields with content of the agent, in which numbers count too; other numbers are counts, times and positions.
+const CONTENT: [&str; 4] = ["arguments", "data", "input", "output"];
+
 /// Returns whether a text of a run's record contains `text`, which is in lower case. Texts are messages, thinking,
-/// arguments, answers, errors, names and ids; definitions of agents, keys of objects and erased events are skipped.
+/// arguments, answers, errors, names, ids, and whole numbers of arguments and answers; definitions of agents, keys of
+/// objects and erased events are skipped.
 pub(super) async fn holds_text(
     log: &dyn EventLog,
     run: &RunId,
@@ -19,7 +23,7 @@ pub(super) async fn holds_text(
             if let Some(agent) = value.get_mut("agent") {
                 *agent = Value::Null;
             }
-            value_holds(&value, text)
+            value_holds(&value, text, false)
         });
         if is_found {
             return Ok(true);
@@ -28,12 +32,15 @@ pub(super) async fn holds_text(
     Ok(false)
 }
 
-fn value_holds(value: &Value, text: &str) -> bool {
+fn value_holds(value: &Value, text: &str, is_content: bool) -> bool {
     match value {
         Value::String(found) => found.to_lowercase().contains(text),
-        Value::Array(items) => items.iter().any(|item| value_holds(item, text)),
-        Value::Object(fields) => fields.values().any(|field| value_holds(field, text)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::Array(items) => items.iter().any(|item| value_holds(item, text, is_content)),
+        Value::Object(fields) => fields.iter().any(|(key, field)| {
+            value_holds(field, text, is_content || CONTENT.contains(&key.as_str()))
+        }),
+        Value::Number(number) => is_content && number.to_string() == text,
+        Value::Null | Value::Bool(_) => false,
     }
 }
 
@@ -46,7 +53,12 @@ mod tests {
     #[test]
     fn texts_are_found_at_any_depth() {
         let value = json!({ "key": [99, { "said": "Order\n4711 — GRÖSSE" }] });
-        assert!(value_holds(&value, "order\n4711") && value_holds(&value, "grösse"));
-        assert!(!value_holds(&value, "key") && !value_holds(&value, "99"));
+        let holds = |text| value_holds(&value, text, false);
+        assert!(holds("order\n4711") && holds("grösse"));
+        assert!(!holds("key") && !holds("99"));
+        let called = json!({ "seq": 7, "arguments": { "order": 4711, "price": 12.5 } });
+        let holds = |text| value_holds(&called, text, false);
+        assert!(holds("4711") && holds("12.5"));
+        assert!(!holds("471") && !holds("7"), "it is no number of the call");
     }
 }
