@@ -50,8 +50,9 @@ pub(crate) struct RunsListArgs {
     /// List only runs whose record contains this text, in upper or lower case; the agent's definition is not searched
     #[arg(long, value_name = "TEXT", value_parser = not_blank, conflicts_with = "stuck")]
     pub(crate) search: Option<String>,
-    /// List only runs that need attention: interrupted, stranded, parked for more than an hour, ended by a crash loop,
-    /// or with an approval that expired or has waited for more than a day; oldest first
+    /// List only runs that need attention: interrupted, stranded, with lost events, parked for more than an hour, ended
+    /// by a crash loop, decided and not resumed, or with an approval that expired or has waited for more than a day;
+    /// oldest first
     #[arg(long)]
     pub(crate) stuck: bool,
     /// Maximum number of entries to list
