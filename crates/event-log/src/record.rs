@@ -6,15 +6,16 @@ use hmac::Mac;
 use layer0::Timestamp;
 use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA, Salt};
 use layer0::id::RunId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::digest::Update;
 use sha2::{Digest, Sha256};
 
 use crate::{LogError, LogKey, escape_json};
 
-/// One row of a log. The payload is the text that was written, never serialised again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One row of a log. The payload is the text that was written, never serialised again. Logs that store JSON may store
+/// its serde form; [`Record::envelope`] is the format for readers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Record {
     /// Number in the run: 1, 2, ….
@@ -36,7 +37,8 @@ pub struct Record {
 }
 
 /// The payload of a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Payload {
     /// The payload was erased on request. The SHA-256 of salt and text is left, so that the chain can still be
     /// verified.
@@ -192,5 +194,24 @@ impl Record {
             salt: self.payload.salt(),
             hash: self.hash,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_reads_back_from_json() {
+        let text = || "{\"text\": \"\\u0000 \u{e4}\"}".to_owned();
+        let salted = Payload::Salted(Salt([7; 16]), text());
+        for payload in [salted, Payload::Plain(text()), Payload::Erased(Hash([9; 32]))] {
+            let at = Timestamp::from_millis(3);
+            let mut record = Record::new(2, at, "warning", Actor::Runtime, payload);
+            record.caused_by = Some(1);
+            record.hash = record.seal(&Hash::default(), None);
+            let json = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record, "{json}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::id::RunId;
+use serde::{Deserialize, Serialize};
 
 use crate::Cursor;
 
@@ -42,7 +43,7 @@ pub fn is_segment(run: &RunId) -> bool {
 }
 
 /// The state of a subscription.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Subscription {
     /// Name of the subscription.
@@ -84,7 +85,7 @@ impl Subscription {
 }
 
 /// The move of a subscription, in the same write as an append to its segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Moves {
     /// Name of the subscription.
