@@ -38,6 +38,16 @@ impl Chosen {
         self.url != StoreUrl::SqliteMemory
     }
 
+    /// Returns the URL for a message about an empty list, with a note if there is no file yet.
+    pub(crate) fn describe(&self) -> String {
+        match &self.url {
+            StoreUrl::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => {
+                format!("{}, which is no file yet: the first run makes it", self.url)
+            }
+            url => url.to_string(),
+        }
+    }
+
     /// Returns the flag that makes another command use the same store.
     pub(crate) fn flag(&self) -> String {
         match self.url.to_string() {
@@ -245,10 +255,6 @@ pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<AnyDatabase
     match &chosen.url {
         // A path that may not be looked at is an error of opening it.
         StoreUrl::Sqlite(path) if !chosen.named && matches!(path.try_exists(), Ok(false)) => {
-            output::note(&format!(
-                "there is no store at {} yet: the first run makes it",
-                chosen.url
-            ));
             Ok(None)
         }
         url @ (StoreUrl::Sqlite(path) | StoreUrl::SqliteOnNetwork(path)) => {

@@ -35,7 +35,7 @@ pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
     if args.json {
         open.iter().try_for_each(output::json)?;
     } else if open.is_empty() {
-        output::note(&format!("nothing waits for a person in {}", chosen.url));
+        output::note(&format!("nothing waits for a person in {}", chosen.describe()));
     } else {
         for open in &open {
             let OpenApproval { id, run, requested_at, expires_at, approvers, .. } = open;

@@ -89,7 +89,7 @@ async fn list(args: BehaviorsListArgs) -> Result<ExitCode, CliError> {
     if args.json {
         listed.iter().try_for_each(output::json)?;
     } else if listed.is_empty() {
-        output::note(&format!("no subscriptions in {}", chosen.url));
+        output::note(&format!("no subscriptions in {}", chosen.describe()));
     } else {
         let rows: Vec<Vec<String>> = listed.into_iter().map(row).collect();
         let header = ["NAME", "SEGMENT", "CURSOR", "DELIVERED", "FAILED", "PATTERN"];
@@ -127,7 +127,7 @@ async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
     if args.json {
         failed.iter().try_for_each(output::json)?;
     } else if failed.is_empty() {
-        output::note(&format!("no delivery failed in {}", chosen.url));
+        output::note(&format!("no delivery failed in {}", chosen.describe()));
     } else {
         for FailedDelivery { id, at, failed, .. } in &failed {
             let attempts = format_count(failed.attempts.into(), "attempt");

@@ -31,7 +31,7 @@ pub(crate) async fn run(args: CostsArgs) -> Result<ExitCode, CliError> {
         output::json(&CostLine::new(None, &report.total))?;
     } else if report.total.model_attempts == 0 {
         let fit = if args.time.since.or(args.time.until).is_some() { " that fit" } else { "" };
-        output::note(&format!("no model was asked{fit} in {}", chosen.url));
+        output::note(&format!("no model was asked{fit} in {}", chosen.describe()));
     } else {
         table(&report, &args.by)?;
     }

@@ -53,7 +53,7 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     if !listed? && !args.json {
         let is_narrowed = RunConditions::new(&args, BTreeSet::new()).is_narrowed();
         let fit = if is_narrowed { " that fit" } else { "" };
-        output::note(&format!("no runs{fit} in {}", chosen.url));
+        output::note(&format!("no runs{fit} in {}", chosen.describe()));
     }
     Ok(ExitCode::SUCCESS)
 }

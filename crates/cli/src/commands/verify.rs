@@ -18,7 +18,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
         return match args.run {
             Some(run) => Err(CliError::no_run(run.into())),
             None => {
-                output::note(&format!("no runs in {}", chosen.url));
+                output::note(&format!("no runs in {}", chosen.describe()));
                 Ok(ExitCode::SUCCESS)
             }
         };

@@ -200,7 +200,7 @@ fn runs_show_their_labels() {
 #[test]
 fn results_are_listed() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    assert!(bench.run(&["results", "list"]).ok().err.ends_with("\nno results\n"));
+    assert_eq!(bench.run(&["results", "list"]).ok().err, "no results\n");
     bench.agent(
         "[[model]]\ntool_calls = [{ id = \"c\", name = \"big\" }]\n[[model]]\ntext = \"ok\"\n",
         "[[tools]]\nkind = \"command\"\nname = \"big\"\ndescription = \"d\"\ncapabilities = []\n\

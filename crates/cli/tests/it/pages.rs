@@ -67,6 +67,10 @@ fn commands_of_the_pages_are_commands() {
 const REST_OF_FILE: &str = "[agent]\ninput = \"x\"\n[model]\nprovider = \"openai\"\nmodel = \"m\"\n\
     base_url = \"http://127.0.0.1:9\"\n[model.price]\ninput_per_mtok = 1.0\noutput_per_mtok = 1.0\n";
 
+/// Grants for a part that has none.
+const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\", \"network:outbound\", \"fs:read:./**\", \
+    \"fs:write:./**\"]\n";
+
 /// Spec: C5. Agent files, scripts and scenarios on the pages are valid; a part of an agent file is completed first.
 #[test]
 fn files_of_the_pages_are_valid() {
@@ -103,7 +107,8 @@ fn files_of_the_pages_are_valid() {
                 bench.run(&["check", "agent.toml"])
             } else {
                 let rest = if begins("[model]") { "" } else { REST_OF_FILE };
-                bench.write("agent.toml", &format!("{rest}{block}"));
+                let grants = if begins("[agent.policy]") { "" } else { GRANTS };
+                bench.write("agent.toml", &format!("{rest}{grants}{block}"));
                 bench.run(&["check", "agent.toml"])
             };
             assert_eq!(ran.code, 0, "{}: {block}{}{}", path.display(), ran.out, ran.err);

@@ -45,7 +45,7 @@ fn a_person_settles_a_call_by_command() {
     let settle = ["resolve", "last", "c1", "--happened", "--output", "{\"id\":7}", "--by", "ada"];
     let settled = bench.run(&settle).ok();
     assert!(settled.err.contains("resume") && settled.err.contains("--reopen"), "{}", settled.err);
-    bench.run(&settle).fails(2, "is not open");
+    bench.run(&settle).fails(2, "is settled already");
 
     let done = bench.run(&["resume", run, "--reopen", "--json"]).ok().json().remove(0);
     let events = done["events"].as_array().unwrap();

@@ -156,7 +156,7 @@ fn damaged_and_absent_stores_are_told_apart() {
     bench.agent("[[model]]\ntext = \"hello\"\n", "");
     for args in [&["runs"][..], &["runs", "--stuck"], &["approvals"], &["costs"]] {
         let ran = bench.run(args).ok();
-        assert!(ran.err.contains("there is no store at sqlite:x.db yet"), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("sqlite:x.db, which is no file yet"), "{args:?}: {}", ran.err);
     }
     bench.run(&["run", "agent.toml"]).ok();
     let file = std::fs::OpenOptions::new().write(true).open(bench.path().join("x.db")).unwrap();

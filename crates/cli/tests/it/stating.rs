@@ -24,8 +24,7 @@ fn refused(ran: &Ran, code: &str) {
 fn values_are_set_listed_and_removed() {
     let bench = bench();
     let said = bench.run(&["state", "list"]).ok();
-    assert_eq!(&*said.out, "");
-    assert!(said.err.ends_with("\nno values\n"), "{}", said.err);
+    assert_eq!((&*said.out, &*said.err), ("", "no values\n"));
     for (key, value) in [("a/1", "{\"n\": 1.5}"), ("a/2", "\"two\""), ("b", "-3")] {
         bench.run(&["state", "set", key, value]).ok();
     }

@@ -17,7 +17,7 @@ pub(super) async fn find(chosen: &Chosen) -> Result<Vec<RunId>, CliError> {
         None => Vec::new(),
     };
     if runs.is_empty() {
-        output::note(&format!("no run is interrupted in {}", chosen.url));
+        output::note(&format!("no run is interrupted in {}", chosen.describe()));
     }
     Ok(runs)
 }

@@ -42,7 +42,7 @@ pub(super) async fn list(chosen: &Chosen, args: &RunsListArgs) -> Result<ExitCod
             output::json(&StuckLine { line: RunLine::new(&run, state), stuck: why, since })?;
         }
     } else if stuck.is_empty() {
-        output::note(&format!("no run needs a look in {}", chosen.url));
+        output::note(&format!("no run needs a look in {}", chosen.describe()));
     } else {
         table(&stuck, &workflows)?;
     }

@@ -47,7 +47,7 @@ pub(super) async fn run(args: &SessionsListArgs) -> Result<ExitCode, CliError> {
     if args.json {
         sessions.iter().try_for_each(output::json)?;
     } else if sessions.is_empty() {
-        output::note(&format!("no sessions in {}", chosen.url));
+        output::note(&format!("no sessions in {}", chosen.describe()));
     } else {
         let rows: Vec<Vec<String>> = sessions.iter().map(SessionLine::cells).collect();
         let header =

@@ -18,9 +18,13 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
 /// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the unreadable tools.
 pub(super) fn readable_tools(written: &str) -> Option<Value> {
     let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
-    let tools: Vec<&RawValue> = serde_json::from_str(page.remove("tools")?.get()).ok()?;
+    // Some servers write `null` for an empty list, or nothing.
+    let tools = page.remove("tools").map_or("null", RawValue::get);
+    let tools: Option<Vec<&RawValue>> = serde_json::from_str(tools).ok()?;
+    // The cursor is read from the written page.
+    page.remove("nextCursor");
     let read = |written: &RawValue| read_value(written.get()).ok();
-    let tools: Vec<Value> = tools.into_iter().filter_map(read).collect();
+    let tools: Vec<Value> = tools.into_iter().flatten().filter_map(read).collect();
     let rest = page.into_iter().filter_map(|(name, value)| Some((name, read(value)?)));
     Some(rest.chain([("tools".to_owned(), tools.into())]).collect::<Map<_, _>>().into())
 }
