@@ -230,11 +230,7 @@ impl Defective {
         }
         match self.defect {
             D::NeverTakes => batch.taken.clear(),
-            D::RefusesImports if batch.is_import => {
-                if let Some(earlier) = batch.summary.follows {
-                    return Err(LogError::NotFound(earlier));
-                }
-            }
+            D::RefusesImports if batch.is_import => return Err(LogError::NotFound(batch.run)),
             D::EndsTheSessionWithADispatchedRun | D::RefusesDispatchedRuns
                 if is_start && batch.summary.parent.is_some() =>
             {
