@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, segment_id};
 use layer0::Timestamp;
-use layer0::event::{BehaviorFailed, Event, EventKind};
+use layer0::event::{BehaviorFailed, EventKind};
 use layer0::id::RunId;
 use serde::Serialize;
 
@@ -53,19 +53,16 @@ pub async fn newest_failures(
     let mut newest: Vec<(Option<u64>, FailedDelivery)> = Vec::new();
     for subscription in log.subscriptions().await? {
         let (mut found, mut number) = (0, subscription.segment);
-        let mut later = Completions::default();
+        // Of the segments that were read, which are later than the next one.
+        let mut completed = BTreeMap::new();
         while found < limit && number > 0 {
             let segment = segment_id(&subscription.name, number);
             // Segments are removed from the oldest on, so that earlier ones are gone too.
             if log.summary(&segment).await?.is_none() {
                 break;
             }
-            let mut failures = read_failures(log, &segment).await?;
-            later.unread.push(segment);
-            if !failures.is_empty() {
-                later.read(log).await?;
-                failures.retain(|(at, failed)| !later.has(&failed.id, *at));
-            }
+            let mut failures = read_segment(log, &segment, &mut completed).await?;
+            failures.retain(|(at, failed)| completed.get(&failed.id).is_none_or(|done| done < at));
             found += failures.len();
             newest.extend(failures);
             number -= 1;
@@ -76,65 +73,38 @@ pub async fn newest_failures(
     Ok(newest.into_iter().map(|(_, failed)| failed).collect())
 }
 
-/// The completed deliveries of the newest segments, with the number of the last completion in the log.
-#[derive(Default)]
-struct Completions {
-    by_id: BTreeMap<String, Option<u64>>,
-    /// Segments that are only read if an older one has a failure.
-    unread: Vec<RunId>,
-}
-
-impl Completions {
-    async fn read(&mut self, log: &dyn EventLog) -> Result<(), LogError> {
-        for segment in self.unread.drain(..) {
-            for (number, event) in read_events_of(log, &segment, "behavior.completed").await? {
-                let EventKind::BehaviorCompleted(done) = event.kind else { continue };
-                let id = delivery_id(&done.behavior, &done.run, done.seq);
-                let last = self.by_id.entry(id).or_default();
-                *last = number.max(*last);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns whether a delivery was completed after its failure.
-    fn has(&self, id: &str, failed: Option<u64>) -> bool {
-        self.by_id.get(id).is_some_and(|completed| *completed > failed)
-    }
-}
-
-/// Reads the failures of a segment, with their numbers in the log.
-async fn read_failures(
+/// Reads the failures of a segment, with their numbers in the log, and adds the last completion of each delivery.
+async fn read_segment(
     log: &dyn EventLog,
     segment: &RunId,
+    completed: &mut BTreeMap<String, Option<u64>>,
 ) -> Result<Vec<(Option<u64>, FailedDelivery)>, LogError> {
-    let events = read_events_of(log, segment, "behavior.failed").await?.into_iter();
-    let failure = |(number, event): (Option<u64>, Event)| {
-        let EventKind::BehaviorFailed(failed) = event.kind else { return None };
-        let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
-        Some((number, FailedDelivery { id, at: event.at, failed }))
-    };
-    Ok(events.filter_map(failure).collect())
-}
-
-/// Reads the events of a type in a segment, with their numbers in the log.
-async fn read_events_of(
-    log: &dyn EventLog,
-    segment: &RunId,
-    event_type: &str,
-) -> Result<Vec<(Option<u64>, Event)>, LogError> {
-    let filter = EventFilter::new().run(segment.clone()).event_type(event_type);
-    let (mut cursor, mut events) = (Cursor::start(), Vec::new());
+    let filter = EventFilter::new().run(segment.clone());
+    let filter = filter.event_type("behavior.failed").event_type("behavior.completed");
+    let (mut cursor, mut failures) = (Cursor::start(), Vec::new());
     loop {
         let page = log.read_feed(&filter, &cursor).await?;
         for next in page.records {
-            match next.record.decode(segment) {
-                Err(LogError::Erased { .. }) => {}
-                event => events.push((next.cursor.number(), event?)),
+            let number = next.cursor.number();
+            let event = match next.record.decode(segment) {
+                Err(LogError::Erased { .. }) => continue,
+                event => event?,
+            };
+            match event.kind {
+                EventKind::BehaviorFailed(failed) => {
+                    let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
+                    failures.push((number, FailedDelivery { id, at: event.at, failed }));
+                }
+                EventKind::BehaviorCompleted(done) => {
+                    let id = delivery_id(&done.behavior, &done.run, done.seq);
+                    let last = completed.entry(id).or_default();
+                    *last = number.max(*last);
+                }
+                _ => {}
             }
         }
         if page.is_end {
-            return Ok(events);
+            return Ok(failures);
         }
         cursor = page.cursor;
     }
