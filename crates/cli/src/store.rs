@@ -38,10 +38,14 @@ impl Chosen {
         self.url != StoreUrl::SqliteMemory
     }
 
-    /// Returns the URL for a message about an empty list, with a note if there is no file yet.
+    /// Returns the URL for a message about an empty list, with a note if there is no such file yet; the
+    /// platform's data folder is no mistake of the user.
     pub(crate) fn describe(&self) -> String {
         match &self.url {
-            StoreUrl::Sqlite(path) if matches!(path.try_exists(), Ok(false)) => {
+            StoreUrl::Sqlite(path)
+                if matches!(path.try_exists(), Ok(false))
+                    && !default_path().is_ok_and(|default| default == *path) =>
+            {
                 format!("{}, which is no file yet: the first run makes it", self.url)
             }
             url => url.to_string(),

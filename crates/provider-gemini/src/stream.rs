@@ -129,9 +129,7 @@ impl GenerateStream {
     ) -> Result<(), ProviderError> {
         let states_nothing = call.args.is_none() && call.partial_args.is_none();
         if !call.name.is_empty() {
-            if self.open_arguments.is_some() {
-                return Err(ProviderError::stream_truncated("the end of a call"));
-            }
+            self.end_call();
             let mut draft = CallDraft::new(call.id.unwrap_or_default(), call.name);
             draft.take(call.args);
             self.draft.calls.push(draft);

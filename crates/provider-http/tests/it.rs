@@ -253,7 +253,6 @@ async fn repeated_path_is_a_matter_of_base_url() {
         let error = provider.complete(&request).await.unwrap_err();
         let hint = error.hint().unwrap_or_default();
         assert!(hint.contains(&expected), "{hint}");
-        assert!(path.matches('/').count() > 2 || hint.contains(path), "{hint}");
     }
 }
 

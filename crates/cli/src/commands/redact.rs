@@ -23,6 +23,10 @@ pub(crate) async fn run(args: RedactArgs) -> Result<ExitCode, CliError> {
         Ok(_) => forget_run(&database, &run).await,
         Err(_) => Ok(false),
     };
+    if matches!(forgotten, Ok(true)) {
+        // The event is erased already; this overwrites the words of the memory too.
+        database.log().erase(&run, args.seq).await?;
+    }
     database.close().await;
     let copies = match erased {
         Err(LogError::NotFound(_)) => return Err(missing()),
