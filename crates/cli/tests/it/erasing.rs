@@ -275,7 +275,7 @@ fn forgotten_entry_of_a_queue_leaves_no_text() {
     assert_eq!(found(&store, &bench, &texts), [""; 0]);
 }
 
-/// Spec: D1, M6. What the memory has of a run goes with the text.
+/// Spec: D1, S12. What the memory has of a run goes with the text.
 #[test]
 fn redacted_text_is_in_no_memory() {
     for (store, scope) in stores().into_iter().zip(["session", "agent"]) {
