@@ -205,7 +205,6 @@ mod tests {
     async fn unreadable_requests_are_answered() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for (arguments, id) in [
-            (r#"{"x":1e400}"#, json!(5)),
             (&*format!(r#"{{"x":{deep}}}"#), json!(5)),
             ("{\"x\":\"\t\"}", json!(null)),
             (r#"{"x":"#, json!(null)),
