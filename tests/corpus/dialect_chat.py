@@ -35,6 +35,9 @@ def read(url, exchange):
         Call(call.id or "", call.function.name, call.function.arguments or "")
         for call in message.tool_calls or []
     ]
+    # The protocol's older form has one call, without an id.
+    if message.function_call and not calls:
+        calls = [Call("", message.function_call.name or "", message.function_call.arguments or "")]
     stop = STOPS.get(choice.finish_reason, choice.finish_reason)
     stop = "tool_use" if stop == "end" and calls else stop
     stop = "refusal" if message.refusal and stop in ("end", "tool_use") else stop
@@ -75,6 +78,10 @@ def assemble(chunks):
             for name, value in plain(choice.delta).items() if choice.delta else ():
                 if name == "tool_calls":
                     add_calls(calls, value or [])
+                elif name == "function_call" and value:
+                    known = message.setdefault(name, {"name": "", "arguments": ""})
+                    for part in known:
+                        known[part] += value.get(part) or ""
                 elif name != "role" and isinstance(value, (str, list)):
                     message[name] = message[name] + value if message.get(name) else value
     message["tool_calls"] = calls or None
