@@ -34,7 +34,7 @@ pub enum ResumeError {
         /// The open calls of the run.
         open: Vec<CallId>,
     },
-    /// The call is running in another process, so that nobody can know that it did not happen.
+    /// The call is still running in another process and may act, so it cannot be settled as not done.
     ///
     /// Retry: backoff. Effect: none.
     #[error("call `{call}` of run `{run}` is running in another process")]

@@ -96,7 +96,7 @@ fn pages_print_the_first_examples() {
     }
 }
 
-/// Without a key, the program ends before it sends anything, and says what is missing.
+/// Without a key, the program exits before any request and names the missing variable.
 #[test]
 fn real_model_needs_a_key() {
     let mut program = command("anthropic");

@@ -21,10 +21,10 @@ use crate::run::resume::Resumed;
 /// # Errors
 ///
 /// [`ResumeError::CallNotOpen`] if the outcome of the call is known, or the run made no such call;
-/// [`ResumeError::CallRunning`] if a running call is said not to have happened: it may still act;
-/// [`ResumeError::CallSettled`] if another settlement of the call was accepted or recorded before; [`ResumeError::Log`] if there is
-/// no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is blank; [`ResumeError::Diverged`] if
-/// the record cannot be replayed.
+/// [`ResumeError::CallRunning`] if the settlement says that a running call did not happen: it may still act;
+/// [`ResumeError::CallSettled`] if another settlement of the call was accepted or recorded before;
+/// [`ResumeError::Log`] if there is no such run or its record cannot be written; [`ResumeError::Blank`] if `by` is
+/// blank; [`ResumeError::Diverged`] if the record cannot be replayed.
 ///
 /// # Cancel safety
 ///

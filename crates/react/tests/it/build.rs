@@ -128,7 +128,7 @@ fn settings_that_mean_nothing_are_refused() {
     }
 }
 
-/// Spec: E7, E12. The message alone says which tool is at fault.
+/// Spec: E7, E12. The error message names the tool that is wrong.
 #[test]
 fn build_errors_name_their_tool() {
     let agent = Agent::builder(ScriptedProvider::saying([""])).state(Vec::<i64>::new());

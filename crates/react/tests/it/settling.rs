@@ -398,7 +398,7 @@ async fn a_settlement_ends_a_call_that_hangs() {
     assert!(replay(&*bench.log, &outcome.run_id).await.unwrap().is_some());
 }
 
-/// Spec: T14. A running call may still act, so that nobody knows that it did not happen.
+/// Spec: T14. A running call may still act, so it cannot be settled as not done.
 #[tokio::test]
 async fn running_call_is_not_said_undone() {
     let (bench, bank) = (Bench::new(), Bank::new("hangs", "cannot say"));

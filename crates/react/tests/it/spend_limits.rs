@@ -427,7 +427,7 @@ async fn failed_read_keeps_what_is_owed() {
         on(&shared.bench, async move { clock.sleep(Duration::from_secs(60)).await })
     };
     minute().await;
-    // What is owed is sent with the next reservation.
+    // The refund that failed is sent with the next reservation.
     *shared.state.breaks.lock().unwrap() = None;
     *shared.state.unreadable.lock().unwrap() = 1;
     let refused = shared.run(agent, RunRequest::new("b")).await.unwrap_err();

@@ -66,8 +66,8 @@ pub enum Cannot {
 impl Wire {
     /// Returns the wire of a protocol with a form for every feature.
     ///
-    /// `reply` encodes an answer. Its second argument is the body of the request, of which the suite fills in only
-    /// `stream`: whether the answer is to be streamed. Each field of the answer has a place in the reply:
+    /// `reply` encodes an answer. Its second argument is the body of the request. The suite sets only its field
+    /// `stream`, which says whether to stream the answer. Each field of the answer has a place in the reply:
     ///
     /// - `text` and `thinking` are streamed in several pieces, so that a trial sees that pieces are passed on. A missing
     ///   text is an empty one.

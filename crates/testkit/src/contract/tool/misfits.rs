@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Values of different types, one of which has none of the allowed types.
+/// Returns one value of each of four JSON types, to find one that a property does not allow.
 fn candidates() -> [Value; 4] {
     [json!("none"), json!(7), json!([]), json!({})]
 }
