@@ -22,11 +22,25 @@ fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(1_767_225_600_000 + ms)
 }
 
+/// Records a run of its own.
 async fn record(log: &Arc<dyn EventLog>, run: &str, kinds: Vec<EventKind>) {
+    stage(log, run, RunStarted::new("hello", format!("ses_{run}").into(), agent()), kinds).await;
+}
+
+/// Records `run_below`, a child of `run_root`.
+async fn record_child(log: &Arc<dyn EventLog>, kinds: Vec<EventKind>) {
+    let mut started = RunStarted::new("hello", "ses_run_root".into(), agent());
+    started.parent = Some("run_root".into());
+    stage(log, "run_below", started, kinds).await;
+}
+
+fn agent() -> AgentRecord {
+    AgentRecord::new("demo", "d", json!({"name": "demo"}))
+}
+
+async fn stage(log: &Arc<dyn EventLog>, run: &str, started: RunStarted, kinds: Vec<EventKind>) {
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
-    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
-    let first = RunStarted::new("hello", format!("ses_{run}").into(), agent).into();
-    for kind in std::iter::once(first).chain(kinds) {
+    for kind in std::iter::once(started.into()).chain(kinds) {
         writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, kind);
     }
     writer.commit().await.unwrap();
@@ -75,12 +89,7 @@ async fn stranded_runs_are_listed_for_that_alone() {
 async fn interrupted_trees_are_listed_by_their_root() {
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
     record(&log, "run_root", Vec::new()).await;
-    let mut writer = RunWriter::new(Arc::clone(&log), "run_below".into());
-    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
-    let mut started = RunStarted::new("hello", "ses_run_root".into(), agent);
-    started.parent = Some("run_root".into());
-    writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started.into());
-    writer.commit().await.unwrap();
+    record_child(&log, Vec::new()).await;
     let died = ["run_root", "run_below", "run_that_is_gone"].map(|run| (run.into(), at(1)));
     let unattended = UnattendedRuns::new(BTreeMap::new(), died.into());
     let stuck = stuck_runs(&*log, &unattended, at(2)).await.unwrap();
@@ -93,16 +102,9 @@ async fn interrupted_trees_are_listed_by_their_root() {
 async fn decided_runs_without_a_process_are_listed() {
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
     record(&log, "run_root", Vec::new()).await;
-    let mut writer = RunWriter::new(Arc::clone(&log), "run_below".into());
-    let agent = AgentRecord::new("demo", "d", json!({"name": "demo"}));
-    let mut started = RunStarted::new("hello", "ses_run_root".into(), agent);
-    started.parent = Some("run_root".into());
     let asked = ApprovalRequested::new("apr_1", "c1", "refund", json!({}), "h");
     let waits = RunWaiting::new(WaitFor::Approval, vec!["apr_1".into()]);
-    for kind in [started.into(), asked.into(), waits.into()] {
-        writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, kind);
-    }
-    writer.commit().await.unwrap();
+    record_child(&log, vec![asked.into(), waits.into()]).await;
     let listed = async |ms| {
         let stuck = stuck_runs(&*log, &UnattendedRuns::default(), at(ms)).await.unwrap();
         let line = |it: &backstop_event_log::StuckRun| (it.run.run.to_string(), it.why, it.since);
