@@ -452,8 +452,8 @@ pub trait EventLog: Send + Sync {
     /// # Errors
     ///
     /// [`LogError::ApprovalExpired`] for a decision at or after the expiry of its approval, or once the expiry is in the
-    /// inbox or recorded, whatever time the decision has. [`LogError::NotApprover`] for a person whom the approval does not name; nothing was written then. Also as
-    /// [`EventLog::append`].
+    /// inbox or recorded, whatever time the decision has. [`LogError::NotApprover`] for a person whom the approval does
+    /// not name; nothing was written then. Also as [`EventLog::append`].
     ///
     /// # Cancel safety
     ///

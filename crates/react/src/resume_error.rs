@@ -45,7 +45,7 @@ pub enum ResumeError {
         /// The call.
         call: CallId,
     },
-    /// Another settlement of the call was accepted before. If it is not recorded yet, the next owner of the run does it.
+    /// Another settlement of the call was accepted before. If it is not recorded yet, the next owner of the run records it.
     ///
     /// Retry: never. Effect: none.
     #[error("call `{call}` of run `{run}` is settled already")]
