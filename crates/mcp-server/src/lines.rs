@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::http_door::MAX_MESSAGE_BYTES;
 
+/// Maximum number of refusals that the client has not read yet. Its input waits for them.
+const MAX_REFUSALS: usize = 16;
+
 /// Transport of a server whose client writes lines. A request that cannot be read is answered with an error.
 pub(crate) struct LineTransport<R, W> {
     reader: BufReader<R>,
@@ -89,6 +92,9 @@ where
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
+            while self.refusals.len() >= MAX_REFUSALS {
+                self.refusals.join_next().await;
+            }
             let Some(line) = self.next_line().await else {
                 self.ended.cancel();
                 return None;
@@ -218,6 +224,22 @@ mod tests {
             let code = if id.is_null() { -32700 } else { -32600 };
             assert_eq!(answers[0]["error"]["code"], code, "{arguments}");
         }
+    }
+
+    /// Spec: Q10
+    #[tokio::test]
+    async fn refusals_that_nobody_reads_are_limited() {
+        let (answers, unread) = duplex(1);
+        let lines = io::Cursor::new("{\n".repeat(1_000));
+        let mut transport = LineTransport::new(lines, answers, CancellationToken::new());
+        tokio::select! {
+            biased;
+            _ = transport.receive() => panic!("the input is not read to its end"),
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(transport.refusals.len(), MAX_REFUSALS);
+        drop(unread);
+        assert!(transport.receive().await.is_none());
     }
 
     /// Spec: Q10
