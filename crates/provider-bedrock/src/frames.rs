@@ -23,7 +23,7 @@ pub struct Frames {
 #[derive(Debug, PartialEq)]
 pub enum Frame {
     /// An event, with its type and its data, which is JSON.
-    Event { kind: String, payload: Vec<u8> },
+    Event { kind: String, payload: String },
     /// A failure, as the body it would have had with a status.
     Failure(Value),
 }
@@ -53,7 +53,7 @@ impl Framing for Frames {
             return Ok(Some(match header(":message-type") {
                 Some("event") => Frame::Event {
                     kind: header(":event-type").unwrap_or_default().to_owned(),
-                    payload: payload.to_vec(),
+                    payload: String::from_utf8_lossy(payload).into_owned(),
                 },
                 Some("exception") => Frame::Failure(failure(header(":exception-type"), payload)),
                 Some("error") => Frame::Failure(json!({
@@ -71,6 +71,13 @@ impl Framing for Frames {
             return Ok(None);
         }
         Err(FrameError::Truncated("the end of a frame"))
+    }
+
+    fn json(frame: &mut Frame) -> Option<&mut String> {
+        match frame {
+            Frame::Event { payload, .. } => Some(payload),
+            Frame::Failure(_) => None,
+        }
     }
 }
 

@@ -113,14 +113,14 @@ impl Stream for ConverseStream {
             Frame::Failure(body) => return Err(reply.failure(body)),
         };
         let fits = match kind.as_str() {
-            "contentBlockStart" => self.begin(reply.decode(&payload)?),
-            "contentBlockDelta" => self.add(reply.decode(&payload)?, reply),
+            "contentBlockStart" => self.begin(reply.decode(payload.as_bytes())?),
+            "contentBlockDelta" => self.add(reply.decode(payload.as_bytes())?, reply),
             "messageStop" => {
-                self.stop = Some(reply.decode(&payload)?);
+                self.stop = Some(reply.decode(payload.as_bytes())?);
                 true
             }
             "metadata" => {
-                let metadata: Metadata = reply.decode(&payload)?;
+                let metadata: Metadata = reply.decode(payload.as_bytes())?;
                 if let Some(usage) = metadata.usage {
                     self.usage.update(&usage);
                     self.draft.bill(self.usage.billed_tokens(), reply);

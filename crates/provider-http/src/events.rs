@@ -169,6 +169,10 @@ impl Framing for Events {
         let is_whole = data == "[DONE]" || (data.starts_with('{') && is_object());
         Ok(is_whole.then(|| event.into_inner()))
     }
+
+    fn json(event: &mut SseEvent) -> Option<&mut String> {
+        Some(&mut event.data)
+    }
 }
 
 impl EventDraft {

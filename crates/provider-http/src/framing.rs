@@ -31,6 +31,13 @@ pub trait Framing: Default + Send {
     ///
     /// [`FrameError::Truncated`] when the end of the body cut off a frame whose loss would go unnoticed.
     fn rest(&mut self) -> Result<Option<Self::Frame>, FrameError>;
+
+    /// Returns the JSON text of a frame, if it has one. A character whose two escapes come in two frames is joined in
+    /// the second.
+    fn json(frame: &mut Self::Frame) -> Option<&mut String> {
+        let _ = frame;
+        None
+    }
 }
 
 /// The reason why bytes are not a frame.

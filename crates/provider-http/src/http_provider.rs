@@ -8,6 +8,7 @@ use crate::answer::HttpAnswer;
 use crate::endpoint::{Endpoint, ResponseHead};
 use crate::fitted::{Fitted, LastTools};
 use crate::framing::{FrameError, Framing};
+use crate::joined::JoinedFrames;
 use crate::limits::MAX_ANSWER_BYTES;
 use crate::malformed::MalformedAnswer;
 use crate::protocol::{Protocol, Stream};
@@ -116,24 +117,25 @@ impl<P: Protocol> HttpProvider<P> {
         mut answer: HttpAnswer<'_>,
         reply: &Reply<'_>,
     ) -> Result<ModelResponse, ProviderError> {
-        let mut framing = P::Framing::default();
+        let mut frames = JoinedFrames::<P::Framing>::new();
         let mut bound = HeldBound::default();
         let mut stream = self.protocol.stream();
         let unframed = |error| reply.frame_error(error);
         'pieces: loop {
-            while let Some(frame) = framing.next().map_err(unframed)? {
+            while let Some(frame) = frames.next().map_err(unframed)? {
                 if stream.take(frame, reply)?.is_break() {
                     break 'pieces;
                 }
             }
             let Some(chunk) = answer.piece().await? else {
-                if let Some(frame) = framing.rest().map_err(unframed)? {
-                    // Nothing follows, whether it ends the answer or not.
-                    let _ = stream.take(frame, reply)?;
+                for frame in frames.rest().map_err(unframed)? {
+                    if stream.take(frame, reply)?.is_break() {
+                        break;
+                    }
                 }
                 break;
             };
-            framing.push(&chunk).map_err(unframed)?;
+            frames.push(&chunk).map_err(unframed)?;
             if bound.is_due(chunk.len()) {
                 refuse_large(&stream, reply)?;
             }

@@ -38,6 +38,7 @@ mod malformed;
 pub mod phrases;
 mod protocol;
 mod http_provider;
+mod joined;
 mod json_scan;
 mod rate;
 mod reply;

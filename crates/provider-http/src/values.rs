@@ -125,6 +125,10 @@ impl Framing for JsonSplitter {
             value => Ok(value),
         }
     }
+
+    fn json(value: &mut String) -> Option<&mut String> {
+        Some(value)
+    }
 }
 
 /// Returns whether a text is JSON without its end.

@@ -41,8 +41,8 @@ pub use faults::{
 pub use gateways::{
     a_malformed_piece_is_not_taken_for_a_cut, a_mislabelled_stream_is_read_as_one,
     a_word_on_retrying_counts_where_it_may, half_a_surrogate_pair_is_replaced,
-    lines_may_end_with_carriage_returns, what_stands_beside_an_answer_costs_no_answer,
-    words_of_any_vendor_are_understood,
+    halves_of_a_character_are_joined, lines_may_end_with_carriage_returns,
+    what_stands_beside_an_answer_costs_no_answer, words_of_any_vendor_are_understood,
 };
 
 /// The properties specific to an adapter. Each provider is made with [`KEY`](crate::KEY).
@@ -103,6 +103,7 @@ macro_rules! adapter_suite {
             arguments_that_are_no_json_are_given_back_as_they_are
             every_known_failure_is_what_the_table_says
             half_a_surrogate_pair_is_replaced
+            halves_of_a_character_are_joined
             it_keeps_the_contract_of_a_provider
             lines_may_end_with_carriage_returns
             no_broken_byte_panics

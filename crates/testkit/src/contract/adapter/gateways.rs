@@ -128,6 +128,34 @@ pub async fn half_a_surrogate_pair_is_replaced(adapter: &Adapter) {
     }
 }
 
+/// The two escapes of one character may come in two pieces of a text.
+///
+/// Spec: P7
+pub async fn halves_of_a_character_are_joined(adapter: &Adapter) {
+    const TEXT: &str = "one two three four five six";
+    let plain = adapter.plain(true);
+    // The frames of AWS have checksums.
+    let Some(body) = json_text(&plain) else { return };
+    let quoted = |piece: &str| format!("\"{piece}\"");
+    let ends = |begin: usize| {
+        let is_piece = |end: &usize| body.contains(&quoted(&TEXT[begin..*end]));
+        (begin + 1..TEXT.len()).find(is_piece)
+    };
+    let first = ends(0).expect("the text comes in pieces");
+    let second = ends(first).expect("the text comes in more than one piece");
+    let (one, two) = (&TEXT[..first], &TEXT[first..second]);
+    let joined = format!("{one}👍{}", &TEXT[first..]);
+    let cut = body
+        .replace(&quoted(TEXT), &quoted(&joined))
+        .replace(&quoted(one), &quoted(&format!(r"{one}\ud83d")))
+        .replace(&quoted(two), &quoted(&format!(r"\udc4d{two}")));
+    for pieces in [1, 2, 3, usize::MAX] {
+        let reply = Reply { body: cut.clone().into_bytes(), ..adapter.plain(true).split(pieces) };
+        let answer = adapter.wire.ask(reply, true).await.expect("an answer");
+        assert_eq!(*answer.text, joined);
+    }
+}
+
 /// The chunks after it show that nothing was cut.
 ///
 /// Spec: P3, P7
