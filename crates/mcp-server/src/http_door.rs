@@ -29,6 +29,7 @@ use crate::clients::Clients;
 use crate::error::ServeError;
 use crate::handler::McpServerHandler;
 use crate::origin;
+use crate::private_keys::{PRIVATE_KEY, has_private_key};
 
 /// Maximum size of a client's message, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -199,6 +200,9 @@ impl ConnectionState {
             Ok(body) => {
                 let mut body = Vec::from(body.to_bytes());
                 replace_lone_surrogates_in(&mut body, true);
+                if str::from_utf8(&body).is_ok_and(has_private_key) {
+                    return Ok(build_refusal(StatusCode::BAD_REQUEST, PRIVATE_KEY));
+                }
                 self.call(Request::from_parts(head, Full::new(Bytes::from(body))), client).await
             }
             Err(error) if error.is::<LengthLimitError>() => {

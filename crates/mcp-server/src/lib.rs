@@ -40,6 +40,7 @@ mod key_locks;
 mod lines;
 mod offer;
 mod origin;
+mod private_keys;
 mod runs;
 mod server;
 

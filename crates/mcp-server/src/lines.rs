@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::http_door::MAX_MESSAGE_BYTES;
+use crate::private_keys::{PRIVATE_KEY, has_private_key};
 
 /// Maximum number of refusals that the client has not read yet. Its input waits for them.
 const MAX_REFUSALS: usize = 16;
@@ -159,6 +160,7 @@ fn read_message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<Refusal>> {
         return Err(None);
     }
     let error = match serde_json::from_str(&text) {
+        _ if has_private_key(&text) => PRIVATE_KEY.to_owned(),
         Ok(message) => return Ok(message),
         Err(error) => format!("the message cannot be read: {error}"),
     };
@@ -214,6 +216,7 @@ mod tests {
             (&*format!(r#"{{"x":{deep}}}"#), json!(5)),
             ("{\"x\":\"\t\"}", json!(null)),
             (r#"{"x":"#, json!(null)),
+            (r#"{"x":{"$serde_json::private::RawValue":"\"hi\""}}"#, json!(5)),
         ] {
             let call = format!(
                 r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{{"name":"a","arguments":{arguments}}}}}"#

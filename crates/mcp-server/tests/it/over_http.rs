@@ -79,6 +79,19 @@ async fn half_a_surrogate_pair_is_answered_over_http() {
     assert_eq!(request.body(said).send().await.unwrap().status(), StatusCode::OK);
 }
 
+/// Spec: E11
+#[tokio::test]
+async fn private_key_of_serde_json_is_refused_over_http() {
+    let bench = Bench::new();
+    let (address, _stop) = served(&bench, None).await;
+    let said = INITIALIZE.replace("\"x\"", r#"{"$serde_json::private::RawValue":"\"x\""}"#);
+    let request = reqwest::Client::new()
+        .post(format!("http://{address}/mcp"))
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json");
+    assert_eq!(request.body(said).send().await.unwrap().status(), StatusCode::BAD_REQUEST);
+}
+
 /// Spec: Q10
 #[tokio::test]
 async fn clients_call_over_http() {

@@ -89,8 +89,8 @@ impl FirstRequest {
         }
     }
 
-    /// Returns another way to open the server after a refusal: with a revision that the server names, or with a new
-    /// probe if the server is not as remembered.
+    /// Returns another way to open the server after a refusal: with a revision that the server names, in the error's
+    /// data or in its message, or with a new probe if the server is not as remembered.
     fn next(&self, refusal: &ClientInitializeError, wire: &Wire) -> Option<Self> {
         if !is_answer(refusal) {
             return None;
@@ -100,8 +100,12 @@ impl FirstRequest {
         }
         let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
         let mut known = known.filter(|known| known.has_initialize());
-        let supported = supported_revisions(refusal);
-        let named = known.find(|known| supported.contains(&known.as_str()));
+        let (supported, said, asked) =
+            (supported_revisions(refusal), refusal_message(refusal), self.revision());
+        let named = known.find(|known| match supported.is_empty() {
+            true => **known != asked && said.contains(known.as_str()),
+            false => supported.contains(&known.as_str()),
+        });
         match named.map(|named| Self::Initialize(named.clone())) {
             Some(named) if named != *self => Some(named),
             _ if *self != Self::Probe => Some(Self::Probe),
@@ -189,6 +193,15 @@ fn supported_revisions(error: &ClientInitializeError) -> Vec<&str> {
             [supported_revisions(fallback), supported_revisions(discover)].concat()
         }
         _ => Vec::new(),
+    }
+}
+
+/// Returns the message of a server's refusal; empty without one.
+fn refusal_message(error: &ClientInitializeError) -> &str {
+    match error {
+        ClientInitializeError::JsonRpcError(error) => &error.message,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refusal_message(fallback),
+        _ => "",
     }
 }
 

@@ -74,6 +74,8 @@ async fn silent_servers_are_asked_again() {
 async fn revisions_that_are_named_are_spoken(way: Way) {
     for (fault, names) in [
         ("", "2025-06-18"),
+        ("names_revision_in_words", "2025-06-18"),
+        ("names_revision_in_words", "2024-11-05"),
         ("names_revision_on_discover", "2025-11-25"),
         ("names_revision_on_discover", "2024-11-05"),
     ] {
