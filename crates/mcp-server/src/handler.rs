@@ -13,9 +13,9 @@ use layer0::code;
 use layer0::id::RunId;
 use layer0::operator::Task;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
-    ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
+    ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{ErrorData, ServerHandler};
@@ -91,6 +91,21 @@ impl ServerHandler for McpServerHandler {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(self.0.offers.iter().map(Offer::tool).collect()))
+    }
+
+    /// A call whose parameters do not fit is read as a request of the client's own.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match &*request.method {
+            "tools/call" => ErrorData::invalid_params(
+                "the parameters are `name`, and `arguments`, which is an object",
+                None,
+            ),
+            _ => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+        })
     }
 
     async fn call_tool(

@@ -274,10 +274,6 @@ impl Tool for McpTool {
         &self.made.spec
     }
 
-    fn omits_nulls(&self) -> bool {
-        true
-    }
-
     async fn call(
         &self,
         arguments: &Arguments,

@@ -22,6 +22,8 @@ pub struct GenerateStream {
     usage: TokenUsage,
     /// The arguments of the last call while they are streamed.
     open_arguments: Option<PartialArguments>,
+    /// Whether a call began before the arguments of the last one had ended.
+    is_cut: bool,
     finish_reason: Option<String>,
 }
 
@@ -43,7 +45,7 @@ impl Stream for GenerateStream {
     }
 
     fn finish(mut self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
-        let is_open = self.open_arguments.is_some();
+        let is_cut = self.is_cut || self.open_arguments.is_some();
         self.end_call();
         let reason = match self.finish_reason.as_deref() {
             None | Some("") => return Err(ProviderError::stream_truncated("a finish reason")),
@@ -54,7 +56,7 @@ impl Stream for GenerateStream {
             StopReason::End if !self.draft.calls.is_empty() => StopReason::ToolUse,
             reason => reason,
         };
-        if is_open && stop_reason.lets_calls_run() {
+        if is_cut && stop_reason.lets_calls_run() {
             return Err(ProviderError::stream_truncated("the end of a call"));
         }
         self.draft.refuse_media_alone(&stop_reason)?;
@@ -129,6 +131,7 @@ impl GenerateStream {
     ) -> Result<(), ProviderError> {
         let states_nothing = call.args.is_none() && call.partial_args.is_none();
         if !call.name.is_empty() {
+            self.is_cut |= self.open_arguments.is_some();
             self.end_call();
             let mut draft = CallDraft::new(call.id.unwrap_or_default(), call.name);
             draft.take(call.args);

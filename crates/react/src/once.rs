@@ -256,10 +256,6 @@ impl Tool for Once {
         self.tool.describe_denied_need(arguments, need)
     }
 
-    fn omits_nulls(&self) -> bool {
-        self.tool.omits_nulls()
-    }
-
     fn checks_arguments(&self) -> bool {
         self.tool.checks_arguments()
     }

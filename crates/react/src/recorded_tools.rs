@@ -218,11 +218,6 @@ impl Tool for RecordedTool {
         &self.spec
     }
 
-    /// The recorded tool may have left nulls out.
-    fn omits_nulls(&self) -> bool {
-        true
-    }
-
     async fn call(
         &self,
         arguments: &Arguments,

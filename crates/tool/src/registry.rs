@@ -34,7 +34,6 @@ struct RegisteredTool {
     output: Option<Schema>,
     /// Whether its failures are stored; read once, when it was added.
     stores_errors: bool,
-    omits_nulls: bool,
     /// Name of the operator that it dispatches.
     operator: Option<Box<str>>,
 }
@@ -81,8 +80,7 @@ impl Toolset {
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolRegistrationError> {
         let described = read_properties(&*tool).map_err(ToolRegistrationError::Panicked)?;
-        let ToolProperties { spec, checks_arguments, stores_errors, omits_nulls, operator } =
-            described;
+        let ToolProperties { spec, checks_arguments, stores_errors, operator } = described;
         let name = Arc::clone(&spec.name);
         check_name(&name)?;
         if self.contains(&name) {
@@ -123,8 +121,7 @@ impl Toolset {
         spec.approval_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and kept for long.
         self.0.reserve_exact(1);
-        let entry =
-            RegisteredTool { tool, spec, input, output, stores_errors, omits_nulls, operator };
+        let entry = RegisteredTool { tool, spec, input, output, stores_errors, operator };
         self.0.push(Arc::new(entry));
         Ok(())
     }
@@ -266,7 +263,6 @@ impl Toolset {
             None => {
                 let mut checked = entry.check(&arguments);
                 if checked.is_err()
-                    && entry.omits_nulls
                     && let Some(text) = without_nulls(arguments.text(), &entry.spec.schema.value())
                 {
                     arguments = Arc::new(Arguments::new(text));
@@ -333,7 +329,6 @@ struct ToolProperties {
     spec: ToolSpec,
     checks_arguments: bool,
     stores_errors: bool,
-    omits_nulls: bool,
     operator: Option<Box<str>>,
 }
 
@@ -343,7 +338,6 @@ fn read_properties(tool: &dyn Tool) -> Result<ToolProperties, String> {
         spec: tool.spec().clone(),
         checks_arguments: tool.checks_arguments(),
         stores_errors: tool.stores_errors(),
-        omits_nulls: tool.omits_nulls(),
         operator: tool.operator().map(Into::into),
     });
     catch_unwind(ask).map_err(text::panic_message)

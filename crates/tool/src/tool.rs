@@ -52,12 +52,6 @@ pub trait Tool: Send + Sync {
         need.to_owned()
     }
 
-    /// Returns whether `null` for an optional argument counts as left out if the schema does not allow `null`. Models
-    /// write such nulls for tools of external sources, whose servers may refuse them.
-    fn omits_nulls(&self) -> bool {
-        false
-    }
-
     /// Returns whether the tool itself checks, in [`Tool::call`], that its arguments fit its schema, and refuses others
     /// with [`ToolError::InvalidInput`]. A tool whose arguments are decoded into a type does. Without the feature `json-schema` only such tools can be added: their
     /// schemas are shown to the model and not compiled.

@@ -241,6 +241,21 @@ fn named(name: &str) -> ToolSpec {
     ToolSpec::new(name, "x", json!({"type": "object"}))
 }
 
+/// Spec: T2
+#[test]
+fn optional_arguments_may_be_null() {
+    let schema = json!({
+        "type": "object", "properties": {"n": {"type": "integer"}, "m": {"type": "integer"}},
+        "required": ["m"], "additionalProperties": false,
+    });
+    let tool = Specified(ToolSpec::new("count", "Counts.", schema));
+    let tools = Toolset::new().with(tool).unwrap();
+    let admit = |arguments| tools.admit("count", arguments, &Grants::none());
+    let admitted = admit(json!({"n": null, "m": 1})).unwrap();
+    assert_eq!(*admitted.arguments.value(), json!({"m": 1}));
+    assert!(matches!(admit(json!({"m": null})), Err(ToolError::InvalidInput(_))));
+}
+
 /// Spec: T15
 #[test]
 fn tool_names_are_checked_and_may_not_clash() {

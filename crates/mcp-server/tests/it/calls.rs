@@ -110,9 +110,8 @@ async fn unread_answers_never_outlive_the_end() {
     }
 }
 
-/// Spec: Q10. Half a surrogate pair is no character, and no reason to leave a client without an answer.
-#[tokio::test]
-async fn half_a_surrogate_pair_is_answered() {
+/// Returns the answer to a line that a client writes after its initialisation.
+async fn answer_to(line: &str) -> String {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (read, write) = tokio::io::split(theirs);
     tokio::spawn(Bench::new().server().serve_streams(read, write, CancellationToken::new()));
@@ -121,13 +120,38 @@ async fn half_a_surrogate_pair_is_answered() {
     for line in [
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"clerk","arguments":{"input":"sweep \ud83d"}}}"#,
+        line,
     ] {
         write.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
     lines.next_line().await.unwrap().unwrap();
-    let answer = lines.next_line().await.unwrap().unwrap();
+    lines.next_line().await.unwrap().unwrap()
+}
+
+/// Spec: Q10. Half a surrogate pair is no character, and no reason to leave a client without an answer.
+#[tokio::test]
+async fn half_a_surrogate_pair_is_answered() {
+    let answer = answer_to(
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"clerk","arguments":{"input":"sweep \ud83d"}}}"#,
+    );
+    let answer = answer.await;
     assert!(answer.contains("did: sweep \u{fffd}"), "{answer}");
+}
+
+/// Spec: Q10
+#[tokio::test]
+async fn arguments_must_be_an_object() {
+    for (method, code) in [("tools/call", -32602), ("tools/cull", -32601)] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":2,"method":"{method}","params":{{"name":"clerk","arguments":[1]}}}}"#
+        );
+        let answer: Value = serde_json::from_str(&answer_to(&line).await).unwrap();
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&json!(2), &json!(code)),
+            "{answer}"
+        );
+    }
 }
 
 /// Spec: Q10

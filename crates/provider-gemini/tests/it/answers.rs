@@ -59,10 +59,11 @@ async fn streamed_arguments_belong_to_the_call_before() {
         answer.tool_calls.iter().map(|it| format!("{}({})", it.name, it.arguments)).collect();
     assert_eq!(calls, [r#"pay({"n":3.5,"to":"Bonn"})"#, "now({})"]);
 
-    let cut =
-        [all[0].clone(), all[1].clone(), json!({ "candidates": [{ "finishReason": "STOP" }] })];
-    let error = ask(chunks(&cut), true).await.unwrap_err();
-    assert_eq!(error.to_string(), "stream ended before the end of a call");
+    for last in [json!({ "candidates": [{ "finishReason": "STOP" }] }), all[4].clone()] {
+        let cut = [all[0].clone(), all[1].clone(), last];
+        let error = ask(chunks(&cut), true).await.unwrap_err();
+        assert_eq!(error.to_string(), "stream ended before the end of a call");
+    }
     let error = ask(chunks(&pieces), true).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid response: a call without a name");
 }
