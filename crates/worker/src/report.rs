@@ -51,7 +51,7 @@ pub enum RunChange {
         /// Whether it was started before, by this or another process.
         goes_on: bool,
     },
-    /// The worker has finished with the run: it has ended, waits, or is parked.
+    /// The worker has finished with the run: it has ended, waits, is parked, or is released while it is running.
     #[non_exhaustive]
     Left {
         /// The run.

@@ -59,7 +59,10 @@ impl RunWork {
                 refuse(queue, &run, code::OPERATOR_NON_RETRYABLE.to_owned(), why).await?
             }
             (Err(error), None) => not_begun(queue, &run, &error).await?,
-            (Err(error), Some(summary)) if summary.is_open() => {
+            // A store that this process has left stops the run: another process continues it.
+            (Err(error), Some(summary))
+                if summary.is_open() && error.code() != code::STORE_CLOSED =>
+            {
                 put_off(queue, &run, &error).await?
             }
             (_, Some(summary)) => leave_run(queue, &run, summary).await?,

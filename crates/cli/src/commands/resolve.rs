@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError};
+use backstop_event_log::{EventLog, LogError, RunSummary};
 use backstop_react::{ResumeError, Settlement, redacted_settlement};
-
+use layer0::id::RunId;
 use layer0::stop::Outcome;
 use serde_json::json;
 
@@ -38,6 +38,10 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
     });
     let settled = backstop_react::resolve(log, &run, &args.call.as_str().into(), settlement).await;
     let summary = database.log().summary(&run).await;
+    let followed_by = match &summary {
+        Ok(Some(summary)) => find_follower(&*database.log(), summary).await,
+        _ => Ok(None),
+    };
     database.close().await;
     match settled {
         Err(ResumeError::Log(LogError::NotFound(_))) => Err(missing()),
@@ -53,10 +57,23 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
                 Some((false, Some(Outcome::Completed))) | None => return Ok(ExitCode::SUCCESS),
                 Some((false, _)) => " --reopen",
             };
+            if let Some(follower) = followed_by? {
+                output::note(&format!("{follower} continued its session, so it is not reopened"));
+                return Ok(ExitCode::SUCCESS);
+            }
             output::note("go on with:");
             let resume = format!("resume {run}{reopen}{}", chosen.flag());
             output::note(&format!("  {}", output::command(&resume)));
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Returns the last run of the session, if a run has ended and another one of its session came after it.
+async fn find_follower(log: &dyn EventLog, run: &RunSummary) -> Result<Option<RunId>, LogError> {
+    if run.is_open() || run.parent.is_some() {
+        return Ok(None);
+    }
+    let last = log.last_root(&run.session).await?;
+    Ok(last.map(|last| last.run).filter(|last| *last != run.run))
 }

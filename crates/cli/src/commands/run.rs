@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::store::AnyDatabase;
 use backstop_config::AgentFile;
+use backstop_event_log::{EventLog, RunState};
 use backstop_react::{AgentBuilder, RunRequest};
+use layer0::id::{RunId, SessionId};
 
 use crate::advice::Advice;
 use crate::agent_file;
@@ -17,8 +18,8 @@ use crate::conclude::ReportContext;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
 use crate::prompt::TerminalApprover;
-use crate::signals;
-use crate::store::{self, Chosen};
+use crate::store::{self, AnyDatabase, Chosen};
+use crate::{output, signals};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     check_labels(&args.labels)?;
@@ -49,8 +50,12 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         (_, true) => Results::Events,
         _ => Results::Answer,
     };
+    let interrupted = find_interrupted(&database, request.session.as_ref()).await?;
     let seen = progress::show_run(agent.stream(request), results).await;
     servers.close().await;
+    if let Some(run) = interrupted {
+        note_if_ended(&database, &run).await?;
+    }
     let ending = ReportContext {
         database: &database,
         chosen: &chosen,
@@ -59,6 +64,28 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         behaviors,
     };
     ending.conclude(seen).await
+}
+
+/// Returns the last run of a session, if no end is recorded and it waits for nothing.
+async fn find_interrupted(
+    database: &AnyDatabase,
+    session: Option<&SessionId>,
+) -> Result<Option<RunId>, CliError> {
+    let Some(session) = session else { return Ok(None) };
+    let last = database.log().last_root(session).await?;
+    Ok(last.filter(|last| last.state == RunState::Running).map(|last| last.run))
+}
+
+/// Tells that the next run of the session has ended this one.
+async fn note_if_ended(database: &AnyDatabase, run: &RunId) -> Result<(), CliError> {
+    let is_ended = database.log().summary(run).await?.is_some_and(|run| !run.is_open());
+    if is_ended {
+        output::note(&format!(
+            "the last run of the session, {run}, was interrupted and is ended now; calls that were open may have acted: {}",
+            output::command(&format!("trace {run}"))
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses labels with the same key.

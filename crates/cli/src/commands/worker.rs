@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::RunState;
 use backstop_react::CancellationToken;
 use backstop_store_postgres::{Queue, QueueLimit};
 use backstop_worker::{RunChange, Worker, WorkerReport};
@@ -191,6 +192,7 @@ fn line_of_run(report: &RunChange) -> String {
     match report {
         RunChange::Begun { run, agent, goes_on: false, .. } => format!("{run} begun ({agent})"),
         RunChange::Begun { run, agent, .. } => format!("{run} gone on with ({agent})"),
+        RunChange::Left { run, state: RunState::Running, .. } => format!("{run} released"),
         RunChange::Left { run, state, reason, .. } => {
             let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             format!("{run} {}{reason}", state.as_str())

@@ -53,6 +53,28 @@ fn pair(session: &str, state: &str) -> (String, String) {
     (session.to_owned(), state.to_owned())
 }
 
+/// Spec: D4, D5. The next run of a session ends a run whose process died, and says so.
+#[test]
+fn next_run_of_a_session_says_which_run_it_ended() {
+    let bench = bench("sqlite:x.db");
+    bench.agent(CALLS, &TOOL.replace("idempotent = true\n", ""));
+    die(start(&bench, "s"));
+    let dead = bench.run(&["runs", "--json"]).ok().json().remove(0);
+    let dead = dead["run"].as_str().unwrap();
+    bench.write("free", "");
+    let next = bench.run(&["run", "agent.toml", "--session", "s"]).ok();
+    assert!(
+        next.err.contains(&format!("{dead}, was interrupted and is ended now")),
+        "{}",
+        next.err
+    );
+    let again = bench.run(&["run", "agent.toml", "--session", "s"]).ok();
+    assert!(!again.err.contains("interrupted"), "{}", again.err);
+    let settled = bench.run(&["resolve", dead, "c1", "--did-not", "--by", "ops"]).ok();
+    assert!(settled.err.contains("continued its session"), "{}", settled.err);
+    assert!(!settled.err.contains("--reopen"), "{}", settled.err);
+}
+
 /// Spec: D4, D15
 #[test]
 fn runs_of_dead_processes_are_resumed_together() {

@@ -2,17 +2,21 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_event_log::EventLog;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_react::{Agent, Live, LivePiece, RunRequest};
+
 use backstop_redact::Redactor;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+use layer0::JsonText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::StopReason;
 use serde_json::json;
 
-use crate::bench::{Bench, call, calls, says};
+use crate::bench::{Bench, call, calls, says, tool_texts};
 
 const KEY: &str = "plain/looking+secret=value";
 
@@ -195,6 +199,37 @@ async fn calls_are_recorded_without_keys() {
     let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
     let data: String = log.iter().map(|record| record.payload.text().unwrap()).collect();
     assert!(!data.contains("looking") && !data.contains("12345678"), "{data}");
+}
+
+/// Returns a large output with a key, made beforehand.
+struct Dump(ToolSpec, JsonText);
+
+#[async_trait]
+impl Tool for Dump {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        Ok(self.1.clone())
+    }
+}
+
+/// Spec: P7, S9, T7. Only a tool's own work counts for its timeout.
+#[tokio::test]
+async fn slow_redaction_takes_no_result_away() {
+    let bench = Bench::new();
+    let output = JsonText::string(&format!("{} {KEY}", "plain/look\\".repeat(100_000)));
+    let spec = ToolSpec::new("dump", "Dumps.", json!({ "type": "object" }));
+    let dump = Dump(spec.timeout(Duration::from_millis(300)), output);
+    let answers = vec![calls([call("c1", "dump", json!({}))]), says("done")];
+    let clock = Arc::new(backstop_clock::SystemClock);
+    let agent = bench.agent(answers).redactor(redactor()).clock(clock).tool(dump);
+    let outcome = bench.run(agent).await.unwrap();
+    let shown = tool_texts(&outcome);
+    assert!(shown[0].0.starts_with("plain/look") && !shown[0].1, "{shown:?}");
+    let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
+    assert!(log.iter().all(|record| !record.payload.text().unwrap().contains("looking")));
 }
 
 /// Spec: D2, S9. The same agent has the same digest.

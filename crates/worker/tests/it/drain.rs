@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{RunState, read_events};
-use backstop_worker::Worker;
+use backstop_worker::{RunChange, Worker, WorkerReport};
 use layer0::event::EventKind;
 
 use crate::place::{Place, direct_and_pooled_checks};
@@ -49,10 +49,15 @@ async fn tool_is_not_waited_for_without_end(place: Place) {
     let gate = Gate::new();
     let first = open(&url).await;
     let builder = Worker::builder(&first).operator(calling(&first, gate.again()));
-    let worker = AtWork::start(builder.drain(Duration::from_millis(300)));
+    let (worker, mut reports) = AtWork::subscribe(builder.drain(Duration::from_millis(300)));
     gate.has_begun(1).await;
     let end = worker.stop().await;
     assert!(!end.at_rest && end.left == 0, "{end:?}");
+    let last = std::iter::from_fn(|| reports.try_recv().ok()).last().unwrap();
+    let WorkerReport::Run(RunChange::Left { run: left, state, .. }) = last else {
+        panic!("{last:?}")
+    };
+    assert_eq!((left, state), (run.clone(), RunState::Running));
     let second = open(&url).await;
     let worker = AtWork::start(Worker::builder(&second).operator(calling(&second, gate.again())));
     is_in(&database, &run, RunState::Finished).await;

@@ -6,8 +6,8 @@ use super::finding::Finding;
 pub(super) fn interrupted_finding(count: usize) -> Finding {
     let what = match count {
         0 => return Finding::ok("runs", "no run is interrupted"),
-        1 => "1 run is interrupted: its process died".to_owned(),
-        count => format!("{count} runs are interrupted: their processes died"),
+        1 => "1 run is interrupted: its process has ended".to_owned(),
+        count => format!("{count} runs are interrupted: their processes have ended"),
     };
     Finding::mend(
         "runs",
