@@ -116,7 +116,7 @@ pub use backstop_react::{
     said_until, status,
 };
 pub use backstop_redact as redact;
-pub use backstop_redact::Redactor;
+pub use backstop_redact::{Redactor, SharedSecrets};
 pub use backstop_retention::{Forgotten, RemoveError, Removed, StoreRetention};
 pub use backstop_retry as retry;
 pub use backstop_retry::RetryConfig;

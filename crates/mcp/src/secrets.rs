@@ -30,9 +30,10 @@ impl Secrets {
         Arc::new(Self(Mutex::new(known)))
     }
 
-    /// Adds an obtained secret.
+    /// Adds an obtained secret, also to the shared secrets of the redactor.
     pub(crate) fn add(&self, secret: &str) {
         let mut known = self.lock_known();
+        known.described.obtain(secret);
         if known.obtained.iter().any(|obtained| obtained.0 == secret) {
             return;
         }

@@ -3,7 +3,7 @@
 //! Two kinds are found: secrets of the process ([`Redactor::with_secret`]), anywhere and in the
 //! usual encodings, and text in the form of a secret: tokens by the formats their issuers publish,
 //! private keys, credentials in headers, URLs and settings. Add your own with
-//! [`Redactor::with_pattern`].
+//! [`Redactor::with_pattern`]. A process that obtains secrets while it runs has [`SharedSecrets`].
 //!
 //! Secrets are replaced by `[redacted]`; text around them stays byte for byte, and valid JSON stays
 //! valid JSON, unless a secret of the process spans several of its strings or numbers.
@@ -25,6 +25,7 @@ mod quoted;
 mod ranges;
 mod redactor;
 mod settings;
+mod shared;
 mod steps;
 mod stream;
 mod tokens;
@@ -33,4 +34,5 @@ mod values;
 pub use ranges::REDACTED;
 pub use redactor::{MIN_SECRET_CHARS, Redactor};
 pub use settings::is_secret_name;
+pub use shared::SharedSecrets;
 pub use stream::StreamRedactor;

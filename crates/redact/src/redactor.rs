@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use regex::Regex;
 
@@ -11,6 +11,7 @@ use crate::held::SecretSearch;
 use crate::json_tokens;
 use crate::patterns;
 use crate::ranges::{REDACTED, RedactionRange, merge, replace};
+use crate::shared::{SearchCache, SharedSecrets};
 use crate::stream::StreamRedactor;
 
 /// The shortest secrets that are searched for; shorter ones would match by accident.
@@ -26,12 +27,21 @@ pub const MIN_SECRET_CHARS: usize = 8;
 #[derive(Clone, Default)]
 pub struct Redactor(Option<Arc<RedactorInner>>);
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct RedactorInner {
     secrets: Vec<String>,
+    shared: Option<SharedSecrets>,
     extra: Vec<Regex>,
-    /// Built from the secrets on first use.
-    held: OnceLock<Option<Arc<SecretSearch>>>,
+    search: SearchCache,
+}
+
+/// Leaves the search to the first use, because the copy is about to be changed.
+impl Clone for RedactorInner {
+    fn clone(&self) -> Self {
+        let Self { secrets, shared, extra, search: _ } = self;
+        let (secrets, shared, extra) = (secrets.clone(), shared.clone(), extra.clone());
+        Self { secrets, shared, extra, search: SearchCache::default() }
+    }
 }
 
 impl Redactor {
@@ -45,12 +55,29 @@ impl Redactor {
     #[must_use]
     pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
         let secret = secret.into();
-        if secret.trim().chars().count() >= MIN_SECRET_CHARS {
+        if is_searched(&secret) {
             let inner = self.inner_mut();
             inner.secrets.push(secret);
-            inner.held = OnceLock::new();
+            inner.search = SearchCache::default();
         }
         self
+    }
+
+    /// Adds the secrets of a set that may grow; they take the place of another set's.
+    #[must_use]
+    pub fn with_shared_secrets(mut self, secrets: &SharedSecrets) -> Self {
+        let inner = self.inner_mut();
+        inner.shared = Some(secrets.clone());
+        inner.search = SearchCache::default();
+        self
+    }
+
+    /// Adds a secret that was obtained for a time, such as the token of a login, to the shared secrets
+    /// of this redactor. Without shared secrets, nothing is added.
+    pub fn obtain(&self, secret: &str) {
+        if let Some(shared) = self.shared() {
+            shared.obtain(secret);
+        }
     }
 
     /// Adds your own pattern for texts passed to [`Redactor::redact`]. A group named `keep` is
@@ -85,6 +112,7 @@ impl Redactor {
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| !inner.secrets.is_empty())
+            || self.shared().is_some_and(|shared| !shared.is_empty())
     }
 
     /// Replaces only the secrets of the process, for text that a model reads or writes. A secret
@@ -97,7 +125,7 @@ impl Redactor {
     /// Begins a text that arrives in pieces; the secrets of the process are replaced in it.
     #[must_use]
     pub fn stream(&self) -> StreamRedactor {
-        StreamRedactor::new(self.held_search().cloned())
+        StreamRedactor::new(self.held_search())
     }
 
     /// Replaces secrets like [`Redactor::redact`], in bytes that need not be text. Bytes that are
@@ -150,9 +178,13 @@ impl Redactor {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    fn held_search(&self) -> Option<&Arc<SecretSearch>> {
+    fn shared(&self) -> Option<&SharedSecrets> {
+        self.0.as_ref()?.shared.as_ref()
+    }
+
+    fn held_search(&self) -> Option<Arc<SecretSearch>> {
         let inner = self.0.as_ref()?;
-        inner.held.get_or_init(|| SecretSearch::new(&inner.secrets).map(Arc::new)).as_ref()
+        inner.search.search(&inner.secrets, inner.shared.as_ref())
     }
 
     fn find(&self, text: &str) -> Vec<RedactionRange> {
@@ -193,6 +225,11 @@ impl Redactor {
     fn find_held(&self, text: &str) -> Vec<RedactionRange> {
         self.held_search().map_or_else(Vec::new, |held| held.scan(text, true).found)
     }
+}
+
+/// Returns whether a secret is searched for.
+pub(crate) fn is_searched(secret: &str) -> bool {
+    secret.trim().chars().count() >= MIN_SECRET_CHARS
 }
 
 /// A substitute for a byte that is not text. It is a private-use character, so that no pattern contains it.

@@ -228,6 +228,7 @@ impl Program {
         let (mut variables, mut redactor) = (self.variables.clone(), redactor.clone());
         for (variable, credential) in &self.credentials {
             let secret = credential.fetch().await?;
+            redactor.obtain(secret.expose());
             redactor = redactor.with_secret(secret.expose());
             variables.insert(variable.clone(), secret.expose().to_owned());
         }
