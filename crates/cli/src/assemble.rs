@@ -25,15 +25,15 @@ use backstop_tool::{ToolNotFound, ToolRegistrationError};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
-use self::credentials::held_credentials;
 pub(crate) use self::credentials::{
     fetch_credentials, read_secret, resolve_text, skip_credential_commands,
 };
 pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{AgentFileMistake, held_mistakes, mistakes, tool_mistakes};
-use self::model::{KeyRequirement, Models, Other, held_keys, models};
+use self::model::{KeyRequirement, Models, Other, models};
 pub(crate) use self::model::{build_provider, key_variables, usual_variable};
-pub(crate) use self::secrets::{build_process_redactor, hold_all};
+pub(crate) use self::secrets::hold_all;
+use self::secrets::hold_file;
 pub(crate) use self::servers::{Servers, not_connected, server};
 pub(crate) use self::tool::{tool, usual_variables};
 pub(crate) use self::walls::share_written;
@@ -42,6 +42,7 @@ pub(crate) use crate::folder::parent_folder;
 use crate::folder::recordable;
 use crate::names::nearest;
 use crate::output;
+use crate::secrets::build_process_redactor;
 pub(crate) use crate::secrets::hold;
 
 /// Hint for a cost budget without a price.
@@ -83,7 +84,8 @@ fn agent_with(
     let log = database.map(AnyDatabase::log);
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, log.as_ref(), keys)?;
-    let redactor = build_redactor(keys, file, folder);
+    hold(keys);
+    let redactor = redactor(file, path);
     let state = memory::state(database, &redactor);
     let entries = memory::entries_in(Arc::clone(&state), file, path);
     let mut agent = AgentBuilder::on(first)
@@ -153,15 +155,10 @@ pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
     file.agent.name.clone().unwrap_or_else(stem)
 }
 
-/// Returns a redactor for text of people about a run. It knows all secrets of this process, with the keys and
-/// credentials that the file names.
+/// Returns a redactor for texts of an agent, and of people about its runs. It knows all secrets of this process, with the
+/// keys and credentials that the file names.
 pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
-    build_redactor(held_keys(&file.model, path), file, parent_folder(path))
-}
-
-fn build_redactor(keys: Vec<String>, file: &AgentFile, folder: &Path) -> Redactor {
-    hold(keys);
-    hold(held_credentials(file, folder));
+    hold_file(file, path);
     file.redact.patterns.iter().cloned().fold(build_process_redactor(), Redactor::with_pattern)
 }
 

@@ -22,11 +22,13 @@ use backstop_redact::Redactor;
 use layer0::id::RunId;
 
 use self::program::CommandAction;
+pub(crate) use self::signature::SIGNING_KEY_PREFIX;
 use self::signature::SigningKey;
 use self::webhook::Webhook;
 use crate::assemble::{self, parent_folder};
 use crate::exit::CliError;
 use crate::output::note;
+use crate::secrets::build_process_redactor;
 
 /// Time for which a command waits at its end for pending deliveries.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -91,7 +93,7 @@ pub(crate) fn host(
     database: &AnyDatabase,
     behaviors: Vec<Arc<dyn Behavior>>,
 ) -> Result<BehaviorHost, CliError> {
-    let host = BehaviorHost::builder(database.log());
+    let host = BehaviorHost::builder(database.log()).redactor(build_process_redactor());
     let host = behaviors.into_iter().fold(host, |host, behavior| host.shared_behavior(behavior));
     host.build().map_err(CliError::usage)
 }

@@ -85,10 +85,11 @@ fn run() -> ExitCode {
 
 /// Starts the own log. It is never coloured, because it contains text of others.
 fn start_log(args: &OutputArgs) {
+    let redactor = secrets::build_process_redactor();
     let log = tracing_subscriber::fmt()
         .with_env_filter(log_filter(args.verbose))
         .with_ansi(false)
-        .with_writer(|| output::LogLines);
+        .with_writer(move || output::LogLines(redactor.clone()));
     match args.log_format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Text => log.init(),

@@ -27,6 +27,7 @@ use std::io::{self, IsTerminal, Write};
 use anstyle::Style;
 pub(crate) use backstop_event_log::format_count;
 use backstop_event_log::one_line;
+use backstop_redact::Redactor;
 use serde::Serialize;
 
 pub(crate) use self::ask::{Prompt, PromptAnswer};
@@ -253,14 +254,14 @@ pub(crate) fn command(rest: &str) -> String {
     format!("{} {rest}", if cargo { "cargo run -q --" } else { "backstop" })
 }
 
-/// Writer for the lines of the own log.
-#[derive(Clone, Copy)]
-pub(crate) struct LogLines;
+/// Writer for the lines of the own log, without the secrets of the process: libraries log whole messages.
+pub(crate) struct LogLines(pub(crate) Redactor);
 
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        SCREEN.push(ScreenJob::Progress(escape::line(text.trim_end_matches('\n'))));
+        let text = self.0.redact(text.trim_end_matches('\n'));
+        SCREEN.push(ScreenJob::Progress(escape::line(&text)));
         Ok(bytes.len())
     }
 

@@ -14,6 +14,7 @@ use crate::agent_file;
 use crate::assemble::{self, Servers};
 use crate::exit::CliError;
 use crate::folder;
+use crate::secrets::build_process_redactor;
 use crate::store::{self, Chosen};
 
 /// The record of a run, with its agent file.
@@ -85,16 +86,17 @@ impl RecordedAgentFile {
         Ok(Self { events, file, path })
     }
 
-    /// Returns a redactor for text of people about a run, with the secrets of its recorded agent file.
+    /// Returns a redactor for text of people about a run. It knows all secrets of this process, with those of the
+    /// recorded agent file if there is one.
     pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
-        let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
-        let Some(agent) = current_agent(&events) else { return Redactor::new() };
+        let Ok((_, events)) = read_events(log, run).await else { return build_process_redactor() };
+        let Some(agent) = current_agent(&events) else { return build_process_redactor() };
         let definition: serde_json::Value = agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let path = folder::read_recorded(&source["folder"]).unwrap_or_default().join("agent.toml");
         match AgentFile::from_record(&path, source["agent_file"].clone()) {
             Ok(file) => assemble::redactor(&file, &path),
-            Err(_) => Redactor::new(),
+            Err(_) => build_process_redactor(),
         }
     }
 

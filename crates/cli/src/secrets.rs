@@ -2,16 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
 use backstop_event_log::text_digest;
-use backstop_redact::Redactor;
+use backstop_redact::{Redactor, SharedSecrets};
 use url::Url;
 
 use crate::exit::CliError;
 
-/// Variables that hold a URL of a store.
-const URLS: [&str; 1] = ["BACKSTOP_STORE"];
+/// Variables that hold a URL, of a store or of a proxy.
+const URLS: [&str; 7] = [
+    "BACKSTOP_STORE",
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+];
 /// Variables that hold a secret.
 const SECRETS: [&str; 3] = ["PGPASSWORD", "BACKSTOP_TOKEN", "BACKSTOP_LOG_KEY"];
 /// Variable that names a file of passwords, and the default file in the home folder.
@@ -22,31 +30,25 @@ const PARAMETERS: [&str; 2] = ["password", "sslpassword"];
 /// Index of the password in a line of a password file.
 const PASSWORD_FIELD: usize = 4;
 
-/// Secrets from the environment.
-static INHERITED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let variable = |name: &&str| std::env::var(name).ok();
+/// The secrets of this process, which all its redactors share. It begins with those of the environment, regardless of
+/// agent files.
+static HELD: LazyLock<SharedSecrets> = LazyLock::new(|| {
+    let variable = |name: &&str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
     let urls = URLS.iter().filter_map(variable).flat_map(|url| in_url(&url));
     let secrets = SECRETS.iter().filter_map(variable).map(|secret| secret.trim().to_owned());
-    urls.chain(secrets).chain(in_password_file()).collect()
+    let held = SharedSecrets::default();
+    urls.chain(secrets).chain(in_password_file()).for_each(|secret| held.hold(secret));
+    held
 });
 
-/// Secrets from sources other than the environment.
-static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// Adds secrets to those of the process. Redactors that were built before do not know them.
+/// Adds secrets to those of the process.
 pub(crate) fn hold(secrets: impl IntoIterator<Item = String>) {
-    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.extend(secrets.into_iter().filter(|secret| !secret.is_empty()));
+    secrets.into_iter().for_each(|secret| HELD.hold(secret));
 }
 
-/// Returns the secrets that were added to those of the process.
-pub(crate) fn list_held() -> impl Iterator<Item = String> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter()
-}
-
-/// Returns the secrets in the environment of this process, regardless of its agent files.
-pub(crate) fn list_inherited() -> impl Iterator<Item = String> {
-    INHERITED.iter().cloned()
+/// Returns a redactor of the secrets of the process, those included that it obtains later.
+pub(crate) fn build_process_redactor() -> Redactor {
+    Redactor::new().with_shared_secrets(&HELD)
 }
 
 /// Refuses a name that contains a secret, because redaction would change it to another name.
@@ -66,9 +68,11 @@ pub(crate) fn stored_key(redactor: &Redactor, key: String) -> String {
     }
 }
 
-/// Returns the secrets in the URL of a store: its passwords, decoded and as written, and the whole URL.
+/// Returns the secrets in a URL: its passwords, decoded and as written, and the whole URL.
 pub(crate) fn in_url(url: &str) -> BTreeSet<String> {
-    let Ok(parsed) = Url::parse(url) else { return BTreeSet::new() };
+    // A proxy may be written without its scheme.
+    let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let Ok(parsed) = Url::parse(&whole) else { return BTreeSet::new() };
     let mut secrets = BTreeSet::new();
     if let Some(written) = parsed.password() {
         secrets.extend([written.to_owned(), percent_decode(written)]);
@@ -124,7 +128,8 @@ mod tests {
         assert_eq!(held(url), [url, "s%40cret%2Bpass", "s@cret+pass"]);
         let url = "postgres://app@db/backstop?password=s3cret-pass&sslmode=require";
         assert_eq!(held(url), [url, "s3cret-pass"]);
-        for plain in ["postgres://app@db/backstop", "sqlite:backstop.db"] {
+        assert_eq!(held("app:proxy-pass@proxy:3128"), ["app:proxy-pass@proxy:3128", "proxy-pass"]);
+        for plain in ["postgres://app@db/backstop", "sqlite:backstop.db", "sqlite::memory:"] {
             assert_eq!(held(plain), Vec::<String>::new());
         }
     }
@@ -143,7 +148,7 @@ mod tests {
     fn password_of_a_named_store_is_held() {
         let url = "postgres://app:password-of-this-test@db/backstop";
         crate::store::parse(url, &crate::store::StoreUrlSource::Flag("--store")).unwrap();
-        let redactor = crate::assemble::build_process_redactor();
+        let redactor = build_process_redactor();
         assert_eq!(redactor.redact_held("it is password-of-this-test."), "it is [redacted].");
     }
 

@@ -8,6 +8,7 @@ use backstop_redact::Redactor;
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
+use crate::secrets::build_process_redactor;
 use crate::store::{self, Chosen};
 use crate::{agent_file, assemble};
 
@@ -43,7 +44,7 @@ pub(crate) fn check_names(files: &Files<'_>) -> Result<(), CliError> {
 /// Returns a redactor for the secrets of the process and the patterns of all these files.
 pub(crate) fn redactor(files: &Files<'_>) -> Redactor {
     let patterns = files.iter().flat_map(|(_, file)| file.redact.patterns.iter().cloned());
-    patterns.fold(assemble::build_process_redactor(), Redactor::with_pattern)
+    patterns.fold(build_process_redactor(), Redactor::with_pattern)
 }
 
 /// Chooses the store, which must be the same for all files.

@@ -292,6 +292,6 @@ fn add_log_key(database: AnyDatabase) -> Result<AnyDatabase, CliError> {
 }
 
 /// Returns the key of the log from the environment.
-pub(crate) fn log_key() -> Option<String> {
+fn log_key() -> Option<String> {
     std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned())
 }

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use backstop_config::{AgentFile, BehaviorAction, ConfigError, ModelTable, TextOrCredential};
 use backstop_process::{Credential, Secret};
+use backstop_redact::is_secret_name;
 use layer0::error::EnvError;
 
 use super::parent_folder;
+use crate::behaviors::SIGNING_KEY_PREFIX;
 use crate::exit::CliError;
 
 /// Placeholder for a credential that is never sent.
@@ -93,15 +95,37 @@ pub(crate) fn read_secret(
     }
 }
 
-/// Returns the credentials of a file that this process has, for redaction.
+/// Returns the credentials of a file that this process has, for redaction, with the secrets that the file itself holds
+/// and those in variables that it hands to programs.
 pub(super) fn held_credentials(file: &AgentFile, folder: &Path) -> Vec<String> {
     let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
     let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
     let of_programs = own.chain(&file.environment).flat_map(|table| table.credentials.values());
+    let named = file.tools.iter().filter_map(|tool| tool.env.as_deref());
+    let named = named.chain(file.mcp.iter().filter_map(|server| server.env.as_deref())).flatten();
+    let variables = named.filter(|name| is_secret_name(name)).map(|name| std::env::var(name).ok());
+    let mut other: Vec<String> = variables.flatten().collect();
+    other.extend(file.model.pools().iter().flatten().flat_map(literal_secrets));
     let mut file = file.clone();
     let slots = slots(&mut file).into_iter().map(|(_, credential)| &*credential);
     let held = slots.chain(of_programs).filter_map(|it| it.clone().below(folder).read()?.ok());
-    held.map(|secret| secret.expose().to_owned()).collect()
+    held.flat_map(|secret| list_parts(secret.expose())).chain(other).collect()
+}
+
+/// Returns the headers of a model that are written into the file, and whose names indicate a secret.
+fn literal_secrets(table: &ModelTable) -> impl Iterator<Item = String> {
+    table.headers.iter().filter_map(|(name, value)| match value {
+        TextOrCredential::Text(text) if is_secret_name(name) => Some(text.clone()),
+        _ => None,
+    })
+}
+
+/// Returns a credential and the key in it, which others repeat without the word before it: that of `Bearer KEY`, and of
+/// a signing key `whsec_KEY`.
+fn list_parts(credential: &str) -> Vec<String> {
+    let key = credential.split_once(' ').map(|(_, key)| key);
+    let key = key.or_else(|| credential.strip_prefix(SIGNING_KEY_PREFIX));
+    std::iter::once(credential).chain(key).map(ToOwned::to_owned).collect()
 }
 
 /// Returns the credentials of headers and logins, with a description of their place.

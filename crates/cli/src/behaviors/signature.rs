@@ -7,7 +7,7 @@ use layer0::Timestamp;
 use sha2::Sha256;
 
 /// Prefix of a key in Base64.
-const ENCODED: &str = "whsec_";
+pub(crate) const SIGNING_KEY_PREFIX: &str = "whsec_";
 
 /// A key that signs requests.
 pub(super) struct SigningKey(Hmac<Sha256>);
@@ -16,7 +16,7 @@ impl SigningKey {
     /// Parses a key: Base64 after `whsec_`, or else the bytes of the text. Returns `None` if the key is empty or
     /// invalid Base64.
     pub(super) fn new(text: &str) -> Option<Self> {
-        let bytes = match text.strip_prefix(ENCODED) {
+        let bytes = match text.strip_prefix(SIGNING_KEY_PREFIX) {
             Some(encoded) => STANDARD.decode(encoded).ok()?,
             None => text.as_bytes().to_vec(),
         };

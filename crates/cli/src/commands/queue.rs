@@ -36,11 +36,10 @@ pub(crate) async fn enqueue(args: EnqueueArgs) -> Result<ExitCode, CliError> {
     request.session = args.session.map(Into::into);
     request.key = args.key.map(|key| secrets::stored_key(&redactor, key));
     request.not_before = args.not_before;
-    let label = |(key, value): (String, String)| {
-        secrets::check_name(&redactor, "the key of a --label", &key)?;
-        Ok((key, redactor.redact_held(&value).into_owned()))
-    };
-    request.labels = args.labels.into_iter().map(label).collect::<Result<_, CliError>>()?;
+    for name in args.labels.iter().flat_map(|(key, value)| [key, value]) {
+        secrets::check_name(&redactor, "--label", name)?;
+    }
+    request.labels = args.labels.into_iter().collect();
     let database = store::open_shared(&chosen, &file.store, PATIENCE).await?;
     let queue = database.queue();
     let put = queue.enqueue(&request).await;

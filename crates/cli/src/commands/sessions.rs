@@ -13,6 +13,7 @@ use crate::args::{SessionsArgs, SessionsCommand, SessionsForgetArgs};
 use crate::commands::runs::{describe, report_plan};
 use crate::exit::CliError;
 use crate::prompt::user;
+use crate::secrets::build_process_redactor;
 use crate::{output, store};
 
 pub(crate) async fn run(args: SessionsArgs) -> Result<ExitCode, CliError> {
@@ -29,6 +30,7 @@ async fn forget(args: SessionsForgetArgs) -> Result<ExitCode, CliError> {
     if by.is_empty() {
         return Err(CliError::usage("`--by` is empty").with_hint("say who wants it forgotten"));
     }
+    let by = build_process_redactor().redact(&by).into_owned();
     let now = SystemClock.now();
     let opened = match args.dry_run {
         true => store::open_read_only(&chosen).await?,

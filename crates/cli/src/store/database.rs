@@ -17,6 +17,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::{StateStore, Timestamp};
 
 use crate::exit::CliError;
+use crate::secrets::build_process_redactor;
 
 /// An open store. Clones share it.
 #[derive(Debug, Clone)]
@@ -60,7 +61,7 @@ impl AnyDatabase {
     }
 
     pub(crate) fn state(&self) -> Arc<dyn StateStore> {
-        self.redacted_state(&Redactor::new())
+        self.redacted_state(&build_process_redactor())
     }
 
     /// Returns the state store, which redacts with this redactor.

@@ -1,10 +1,9 @@
 //! Stores contain no text of a removed session, run or event. Each text is searched for in
 //! each column of each table, and in the bytes of the files.
 
-use sqlx::{AssertSqlSafe, Connection as _, Row as _};
-
 use crate::bench::Bench;
 use crate::postgres::database;
+use crate::tables_of_stores::{stores, values};
 
 /// The texts of a session, each a unique word, with its place.
 const TEXTS: [(&str, &str); 13] = [
@@ -83,65 +82,6 @@ fn fill(bench: &Bench) -> String {
     run.to_owned()
 }
 
-/// Returns each value of each table in the catalogue of the store, with the name of its table.
-fn values(store: &str, bench: &Bench) -> Vec<(String, String)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        match store.strip_prefix("sqlite:") {
-            Some(file) => sqlite_values(&bench.path().join(file)).await,
-            None => postgres_values(store).await,
-        }
-    })
-}
-
-async fn sqlite_values(file: &std::path::Path) -> Vec<(String, String)> {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
-    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
-    let tables: Vec<String> =
-        sqlx::query_scalar("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-            .fetch_all(&mut connection)
-            .await
-            .unwrap();
-    let mut values = Vec::new();
-    for table in tables {
-        let columns = format!("SELECT name FROM pragma_table_info('{table}')");
-        let columns: Vec<String> =
-            sqlx::query_scalar(AssertSqlSafe(columns)).fetch_all(&mut connection).await.unwrap();
-        for column in columns {
-            let all = format!("SELECT CAST(CAST(\"{column}\" AS BLOB) AS BLOB) FROM \"{table}\"");
-            let rows = sqlx::query(AssertSqlSafe(all)).fetch_all(&mut connection).await.unwrap();
-            for row in rows {
-                let bytes: Option<Vec<u8>> = row.get(0);
-                let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-                values.push((format!("{table}.{column}"), text));
-            }
-        }
-    }
-    connection.close().await.unwrap();
-    values
-}
-
-async fn postgres_values(url: &str) -> Vec<(String, String)> {
-    let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
-    let tables: Vec<String> = sqlx::query_scalar(
-        "SELECT format('%I.%I', nspname, relname) FROM pg_class \
-         JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relkind IN ('r', 'p', 'm') \
-         AND nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1",
-    )
-    .fetch_all(&mut connection)
-    .await
-    .unwrap();
-    let mut values = Vec::new();
-    for table in tables {
-        let all = format!("SELECT row_to_json(all_rows)::text FROM {table} AS all_rows");
-        let rows: Vec<String> =
-            sqlx::query_scalar(AssertSqlSafe(all)).fetch_all(&mut connection).await.unwrap();
-        values.extend(rows.into_iter().map(|row| (table.clone(), row)));
-    }
-    connection.close().await.unwrap();
-    values
-}
-
 /// Returns the places of texts: in values of tables, and in the files of the store.
 fn found(store: &str, bench: &Bench, texts: &[(&str, &str)]) -> Vec<String> {
     let mut places = values(store, bench);
@@ -158,12 +98,6 @@ fn found(store: &str, bench: &Bench, texts: &[(&str, &str)]) -> Vec<String> {
     }
     found.dedup();
     found
-}
-
-fn stores() -> Vec<String> {
-    let mut stores = vec!["sqlite:x.db".to_owned()];
-    stores.extend(database());
-    stores
 }
 
 /// Spec: S10, E10. Every text, in each table that there is.
@@ -203,13 +137,30 @@ fn forgotten_call_is_not_made_again() {
 /// Spec: S10. The session goes on: what is its own stays.
 #[test]
 fn deleted_run_leaves_no_text() {
+    removed_run_leaves_no_text(|bench, run| {
+        bench.run(&["runs", "delete", run]).ok();
+    });
+}
+
+/// Spec: S10. As after a deletion.
+#[test]
+fn pruned_run_leaves_no_text() {
+    removed_run_leaves_no_text(|bench, _| {
+        // The last run of a session is kept for the next one.
+        bench.run(&["run", "agent.toml", "again", "--session", SESSION]).fails(4, "waiting");
+        let pruned = bench.run(&["runs", "prune", "--older-than", "0s", "--json"]).ok();
+        assert_eq!(pruned.json()[0]["runs"], 1, "{}", pruned.out);
+    });
+}
+
+fn removed_run_leaves_no_text(remove: impl Fn(&Bench, &str)) {
     let of_session =
         ["obsidianstate", "kestrelsession", "umbranote", "quixoticinput", "nimbusanswer"];
     let of_run: Vec<_> = TEXTS.into_iter().filter(|(_, text)| !of_session.contains(text)).collect();
     for store in stores() {
         let bench = bench(&store);
         let run = fill(&bench);
-        bench.run(&["runs", "delete", &run]).ok();
+        remove(&bench, &run);
         assert_eq!(found(&store, &bench, &of_run), [""; 0], "{store}");
         bench.run(&["verify"]).ok();
     }

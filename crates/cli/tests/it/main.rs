@@ -13,6 +13,8 @@ mod below;
 mod bench;
 mod builtins;
 mod byte_order;
+#[cfg(target_os = "linux")]
+mod canary;
 mod carrying;
 #[cfg(unix)]
 mod chatting;
@@ -77,6 +79,8 @@ mod stating;
 mod streams;
 #[cfg(unix)]
 mod tables;
+#[cfg(unix)]
+mod tables_of_stores;
 mod terminal;
 mod trees;
 #[cfg(unix)]
