@@ -229,7 +229,8 @@ impl Thinking {
 
     /// Returns the reasoning to send back with the calls that it led to.
     fn to_wire_value(&self) -> Option<Value> {
-        match (&self.redacted, &self.signature) {
+        // The endpoint refuses reasoning without its signature.
+        match (&self.redacted, self.signature.as_ref().filter(|it| !it.is_empty())) {
             (Some(content), _) => Some(json!({ "redactedContent": content })),
             (None, Some(signature)) => {
                 let told = json!({ "text": self.text, "signature": signature });

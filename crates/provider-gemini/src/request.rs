@@ -330,8 +330,8 @@ impl<'a> GeminiConversation<'a> {
             Message::User { content, images } => {
                 let images = images.iter().map(image);
                 // The endpoint refuses empty parts.
-                let text =
-                    (!content.is_empty() || images.len() == 0).then(|| GeminiPart::text(content));
+                let text = (!content.trim().is_empty() || images.len() == 0)
+                    .then(|| GeminiPart::text(content));
                 self.push(GeminiRole::User, images.chain(text).collect());
             }
             Message::Assistant { content, tool_calls, provider_state } => {

@@ -37,6 +37,11 @@ fn streamed(blocks: &[Value], reason: &str) -> (&'static str, Vec<u8>) {
         };
         if let Some(text) = block.get("text") {
             write("contentBlockDelta", "delta", json!({ "text": text }));
+        } else if let Some(reasoning) = block.get("reasoningContent") {
+            for (name, told) in reasoning["reasoningText"].as_object().unwrap() {
+                let piece = json!({ "reasoningContent": { (name): told } });
+                write("contentBlockDelta", "delta", piece);
+            }
         } else if let Some(call) = block.get("toolUse") {
             let mut head = call.clone();
             let input = head.as_object_mut().unwrap().remove("input").unwrap().to_string();
@@ -79,6 +84,19 @@ async fn sent_back((label, body): (&'static str, Vec<u8>)) -> (Value, usize) {
         panic!("{refusal:?}: {}", sent.body);
     }
     (sent.body["messages"][1]["content"].clone(), calls.len())
+}
+
+/// Spec: P1. The endpoint refuses reasoning without a signature.
+#[tokio::test]
+async fn unsigned_reasoning_is_not_sent_back() {
+    let reasoning = |told: Value| json!({ "reasoningContent": { "reasoningText": told } });
+    let call = json!({ "toolUse": { "toolUseId": "c-1", "name": "now", "input": {} } });
+    for told in [json!({ "text": "I think." }), json!({ "text": "I think.", "signature": "" })] {
+        let blocks = [reasoning(told), call.clone()];
+        for answer in [whole(&blocks, "tool_use"), streamed(&blocks, "tool_use")] {
+            assert_eq!(sent_back(answer).await, (json!([call]), 1));
+        }
+    }
 }
 
 /// Spec: P1

@@ -71,9 +71,13 @@ async fn streamed_arguments_belong_to_the_call_before() {
 #[tokio::test]
 async fn answer_of_images_alone_is_refused() {
     let image = json!({ "inlineData": { "mimeType": "image/png", "data": "aGk=" } });
+    let file =
+        json!({ "fileData": { "mimeType": "image/png", "fileUri": "https://files.example/1" } });
     for (parts, expected) in [
         (json!([image]), Err("provider.invalid_request")),
+        (json!([file]), Err("provider.invalid_request")),
         (json!([{ "text": "here:" }, image]), Ok("here:")),
+        (json!([{ "text": "here:" }, file]), Ok("here:")),
     ] {
         let body =
             json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": "STOP" }] });

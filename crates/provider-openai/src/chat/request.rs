@@ -253,9 +253,9 @@ fn user_content<'a>(text: &'a str, images: &'a [Image]) -> UserContent<'a> {
         return UserContent::Text(text);
     }
     let image = |image| ChatPart::ImageUrl { image_url: ImageUrl { url: data_url(image) } };
-    UserContent::Parts(
-        [ChatPart::Text { text }].into_iter().chain(images.iter().map(image)).collect(),
-    )
+    // Endpoints refuse blank texts.
+    let text = (!text.trim().is_empty()).then_some(ChatPart::Text { text });
+    UserContent::Parts(text.into_iter().chain(images.iter().map(image)).collect())
 }
 
 fn wire_call(call: &ToolCall, extra_content: Option<JsonText>) -> ChatCall<'_> {

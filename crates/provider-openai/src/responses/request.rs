@@ -244,9 +244,9 @@ fn build_content<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
         return InputContent::Text(text);
     }
     let image = |image| InputPart::InputImage { image_url: data_url(image) };
-    InputContent::Parts(
-        [InputPart::InputText { text }].into_iter().chain(images.iter().map(image)).collect(),
-    )
+    // Endpoints refuse blank texts.
+    let text = (!text.trim().is_empty()).then_some(InputPart::InputText { text });
+    InputContent::Parts(text.into_iter().chain(images.iter().map(image)).collect())
 }
 
 fn wire_call(call: &ToolCall, namespace: Option<JsonText>) -> InputItem<'_> {

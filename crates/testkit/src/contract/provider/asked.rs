@@ -163,6 +163,23 @@ pub(super) async fn images_are_sent(wire: Wire) {
             is_in_order || is_absent,
             "images are sent in their order (streamed: {streamed}): {body}"
         );
+        // An endpoint refuses a message with a blank text, which images do not need.
+        for words in ["", " \n"] {
+            let images = Image::from_bytes(pictures[0]).into_iter().collect();
+            let message = Message::User { content: words.into(), images };
+            let body = sent(&wire, [message], streamed).await.body;
+            assert!(!has_blank_part(&body), "no part is blank (streamed: {streamed}): {body}");
+        }
+    }
+}
+
+/// Returns whether a list anywhere in a value has a part with a blank text.
+fn has_blank_part(value: &Value) -> bool {
+    let is_blank = |part: &Value| part["text"].as_str().is_some_and(|text| text.trim().is_empty());
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_blank(item) || has_blank_part(item)),
+        Value::Object(fields) => fields.values().any(has_blank_part),
+        _ => false,
     }
 }
 
