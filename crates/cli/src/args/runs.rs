@@ -39,7 +39,7 @@ pub(crate) struct RunsListArgs {
     /// List only runs that failed
     #[arg(long, conflicts_with = "states")]
     pub(crate) failed: bool,
-    /// List only runs with this label; may be given more than once, then all labels must match
+    /// List only runs with this label; may be given again with other keys; all labels must match
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
     /// List only runs that failed or stopped with this code, or with a code of a family, such as provider.*

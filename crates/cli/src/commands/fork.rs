@@ -40,9 +40,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         if left > 0 {
             let left = u64::try_from(left).unwrap_or(u64::MAX);
             let left = output::format_count(left, "other model");
-            output::note(&format!(
-                "--model: {left} of the agent's pool and fallbacks is not asked"
-            ));
+            output::note(&format!("--model leaves out {left} of the agent's pool and fallbacks"));
         }
     }
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
