@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
+use crate::worker::until;
 
 const STORE: &str = "sqlite:x.db";
 const FAILS: &str = "[[model]]\nerror = { kind = \"auth_failed\" }\n";
@@ -316,6 +317,24 @@ fn failures_are_listed_and_delivered_again() {
     ] {
         bench.run(&["behaviors", "redeliver", unknown, "--agent", "agent.toml"]).fails(2, message);
     }
+}
+
+/// Spec: X3, X4. A delivery that was begun, and ended by the death of the process, is none that was made.
+#[test]
+fn cut_delivery_is_not_listed_as_delivered() {
+    let bench = bench();
+    let hangs =
+        table("tell", "run.failed", "command = [\"sh\", \"-c\", \"touch begun; sleep 60\"]");
+    bench.agent(FAILS, &format!("{GRANTS}{hangs}"));
+    let mut running = bench.command(&["run", "agent.toml"]).stderr(Stdio::null()).spawn().unwrap();
+    until(|| bench.path().join("begun").exists());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let kinds: Vec<String> =
+        recorded(&bench, "sub_tell").into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["behavior.delivered"]);
+    let listed = bench.run(&["behaviors", "list", "--json"]).ok().json().remove(0);
+    assert_eq!((&listed["delivered"], &listed["failed"]), (&json!(0), &json!(0)));
 }
 
 /// Spec: X4

@@ -242,3 +242,28 @@ fn commands_gain_no_privileges() {
         assert_eq!(answer(&bench).as_str().unwrap().trim(), "NoNewPrivs:\t1");
     }
 }
+
+/// Spec: N4. A variable that cannot be handed on is named, once.
+#[cfg(unix)]
+#[test]
+fn variable_without_utf8_is_named() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let tool = |name: &str| {
+        format!(
+            "[[tools]]\nkind = \"command\"\nname = \"{name}\"\ndescription = \"d\"\n\
+             command = [\"sh\", \"-c\", \"echo got ${{LATIN:-nothing}}\"]\nenv = [\"PATH\", \"LATIN\"]\n"
+        )
+    };
+    bench.agent(
+        "[[model]]\ntool_calls = [{ id = \"c1\", name = \"a\" }]\n[[model]]\ntext = \"done\"\n",
+        &format!("[agent.policy]\ngrant = [\"process:spawn\"]\n{}{}", tool("a"), tool("b")),
+    );
+    let mut command = bench.command(&["run", "agent.toml", "--events"]);
+    command.env("LATIN", std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let ran = crate::bench::Ran::of(command.output().unwrap()).ok();
+    let warning = "warning: variable LATIN is no UTF-8; programs do not get it";
+    assert_eq!(ran.err.matches(warning).count(), 1, "{}", ran.err);
+    assert!(ran.out.contains("got nothing"), "{}", ran.out);
+}

@@ -41,6 +41,8 @@ mod harmless;
 mod healing;
 mod ids;
 mod interrupted;
+#[cfg(unix)]
+mod leaving;
 mod limits;
 mod listing;
 mod losing;

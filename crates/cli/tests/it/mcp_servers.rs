@@ -110,6 +110,26 @@ fn absent_server_ends_the_command() {
     assert!(!bench.path().join("x.db").exists(), "nothing was begun");
 }
 
+/// Spec: Q1. A person at a terminal learns what is waited for, and how long at most.
+#[cfg(unix)]
+#[test]
+fn slow_start_is_told_at_a_terminal() {
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    bench.write("printer.sh", PRINTER);
+    let waits =
+        "command = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.1; done; . ./printer.sh\"]";
+    for (limit, longest) in [("", "30s"), ("start_timeout_ms = 90000\n", "90s")] {
+        let server = format!("[[mcp]]\nname = \"slow\"\n{waits}\n{limit}");
+        bench.agent("[[model]]\ntext = \"done\"\n", &format!("{GRANTS}{server}"));
+        let terminal = bench.at_terminal("", &["tools", "agent.toml"]);
+        terminal.wait_for(&format!("MCP server `slow` is starting, for {longest} at most"), 1);
+        bench.write("go", "");
+        let (code, screen) = terminal.end();
+        assert!(code == 0 && screen.contains("slow__print"), "{code}: {screen}");
+        std::fs::remove_file(bench.path().join("go")).unwrap();
+    }
+}
+
 /// Spec: Q7, N4. A server sees the variables that the file names, and no others.
 #[test]
 fn server_sees_only_named_variables() {

@@ -405,7 +405,17 @@ fn an_unknown_code_names_the_nearest() {
 fn a_repeated_label_key_is_refused() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
-    let twice = ["run", "agent.toml", "--label", "a=1", "--label", "a=2"];
-    bench.run(&twice).fails(2, "--label a=… is given more than once");
-    bench.run(&["run", "agent.toml", "--label", "a=1", "--label", "b=1"]).ok();
+    let twice = ["--label", "a=1", "--label", "a=2"];
+    for command in
+        [&["run", "agent.toml"][..], &["runs"], &["enqueue", "agent.toml", "--input", "x"]]
+    {
+        let refused = bench.run(&[command, &twice].concat());
+        refused.fails(2, "--label a=… is given more than once");
+    }
+    let two = ["--label", "a=1", "--label", "b=1"];
+    bench.run(&[&["run", "agent.toml"][..], &two].concat()).ok();
+    assert_eq!(bench.run(&[&["runs", "--json"][..], &two].concat()).ok().json().len(), 1);
+    let help = bench.run(&["runs", "--help"]).ok().out;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("with other keys; all labels must match"), "{help}");
 }

@@ -1,7 +1,7 @@
 //! `[model]` of an agent file, and what the provider is sent.
 
-use backstop_provider::ScriptedAnswer;
-use backstop_testkit::{ClosedPort, ScriptedEndpoint};
+use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedToolCall};
+use backstop_testkit::{ClosedPort, Loopback, Reply, ScriptedEndpoint};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -133,6 +133,46 @@ fn stream_options_can_be_left_out() {
     }
 }
 
+/// Mistral refuses `stream_options`, and takes ids of calls with nine characters only.
+#[test]
+fn dialect_of_a_file_changes_the_request() {
+    for (more, has_options, id) in
+        [("", true, "call-of-ten"), ("dialect = \"mistral\"\n", false, "")]
+    {
+        let call = ScriptedToolCall::new("call-of-ten", "get_error_detail", json!({}));
+        let server = ScriptedEndpoint::openai(vec![
+            ScriptedAnswer::default().tool_calls([call]),
+            says("ok"),
+        ]);
+        let bench = Bench::new();
+        agent(&bench, "openai", &server.base_url(), more);
+        bench.run(&["run", "agent.toml"]).ok();
+        let body = server.requests().remove(1).body;
+        assert_eq!(body.get("stream_options").is_some(), has_options, "{body}");
+        let messages = body["messages"].as_array().unwrap();
+        let sent = messages.iter().find_map(|it| it["tool_calls"][0]["id"].as_str()).unwrap();
+        match id {
+            "" => assert_eq!(sent.len(), 9, "{sent}"),
+            id => assert_eq!(sent, id),
+        }
+    }
+}
+
+/// Some endpoints end an answer without a reason, which is else an answer that was cut.
+#[test]
+fn missing_finish_reason_needs_the_key() {
+    let answer = "data: {\"choices\":[{\"delta\":{\"content\":\"whole\"}}]}\n\ndata: [DONE]\n\n";
+    let once = "[agent.retry]\nattempts = 1\n";
+    for (more, code) in [("", 1), ("omits_finish_reason = true\n", 0)] {
+        let server = Loopback::serving(move |_| Reply::events(answer));
+        let bench = Bench::new();
+        agent(&bench, "openai", &server.url(), &format!("{more}{once}"));
+        let ran = bench.run(&["run", "agent.toml"]);
+        assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+        assert!(code == 1 || ran.out.starts_with("whole"), "{}", ran.out);
+    }
+}
+
 /// Spec: E12
 #[test]
 fn key_of_another_provider_is_refused() {
@@ -147,6 +187,37 @@ fn key_of_another_provider_is_refused() {
         let what = format!("`{key}` does not apply to `provider = \"{provider}\"`");
         bench.run(&["run", "agent.toml"]).fails(2, &what);
     }
+}
+
+/// Spec: D7. A fork asks the model that it names, and no other.
+#[test]
+fn fork_with_a_model_asks_no_other() {
+    let server =
+        ScriptedEndpoint::openai([says("ok"), ScriptedAnswer::failing(ErrorKind::Transient)]);
+    let others = ScriptedEndpoint::openai([says("never")]);
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let other = |table: &str, model: &str| {
+        let url = others.base_url();
+        format!("[[model.{table}]]\nprovider = \"openai\"\n{model}base_url = \"{url}\"\n")
+    };
+    let more = format!(
+        "{}{}[agent.retry]\nattempts = 1\n",
+        other("pool", "model = \"b\"\n"),
+        other("fallback", "model = \"c\"\n")
+    );
+    agent(&bench, "openai", &server.base_url(), "");
+    bench.run(&["run", "agent.toml"]).ok();
+    agent(&bench, "openai", &server.base_url(), &more);
+    let fork = ["fork", "last", "--at", "1", "--agent", "agent.toml", "--model", "n"];
+    let forked = bench.run(&fork).fails(1, "");
+    assert!(
+        forked.err.contains("--model leaves out 2 other models of the agent's pool"),
+        "{}",
+        forked.err
+    );
+    let asked: Vec<_> = server.requests().into_iter().map(|it| it.body["model"].clone()).collect();
+    assert_eq!(asked, ["m", "n"]);
+    assert!(others.requests().is_empty());
 }
 
 /// Spec: B1. Each attempt costs what its provider asks, cached tokens at their own rate.

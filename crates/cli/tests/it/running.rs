@@ -252,6 +252,19 @@ fn rehearse_runs_others_after_a_mistake() {
     assert!(ran.err.contains("1 of 2 scenarios pass"), "{}", ran.err);
 }
 
+/// Spec: A1, C6
+#[test]
+fn scripted_denial_needs_no_reason() {
+    let scenarios = repository().join("tests/scenarios");
+    let scenario = scenarios.join("approval_denied_without_reason.toml");
+    let ran = Bench::new().run(&["rehearse", scenario.to_str().unwrap()]).ok();
+    assert!(
+        ran.out.starts_with("pass  a person denies without a reason: completed"),
+        "{}",
+        ran.out
+    );
+}
+
 /// Spec: C6
 #[test]
 fn rehearsed_trees_list_their_runs() {

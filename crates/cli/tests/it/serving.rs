@@ -146,6 +146,34 @@ fn agents_of_one_process_share_its_secrets() {
     }
 }
 
+/// Spec: N3. What a program of one agent may write, no link in it leads a program of another one elsewhere.
+#[cfg(target_os = "linux")]
+#[test]
+fn agents_of_one_process_know_the_links_of_others() {
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    for folder in ["out", "private"] {
+        std::fs::create_dir(bench.path().join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink("../private", bench.path().join("out/link")).unwrap();
+    let tool =
+        "[[tools]]\nkind = \"command\"\nname = \"t\"\ndescription = \"d\"\ncommand = [\"true\"]\n";
+    let agent = |name: &str, rules: &str| {
+        let file = format!(
+            "[agent]\nname = \"{name}\"\n[model]\nprovider = \"script\"\nscript = \"script.toml\"\n\
+             [agent.policy]\ngrant = [\"process:spawn\"]\n[environment]\n{rules}\n{tool}"
+        );
+        bench.write(&format!("{name}.toml"), &file);
+    };
+    bench.write("script.toml", "[[model]]\ntext = \"done\"\n");
+    agent("reader", "read = [\"./out/link\"]");
+    agent("writer", "write = [\"./out\"]");
+    bench.run(&["mcp", "reader.toml"]).ok();
+    for files in [["reader.toml", "writer.toml"], ["writer.toml", "reader.toml"]] {
+        let refused = bench.run(&["mcp", files[0], files[1]]);
+        refused.fails(2, "reader.toml").fails(2, "leads out of");
+    }
+}
+
 /// Spec: Q10. An agent waits for an approval, is approved elsewhere, and a later call, to another process, has the
 /// result.
 #[test]

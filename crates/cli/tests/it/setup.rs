@@ -5,7 +5,8 @@ use backstop_testkit::{ClosedPort, ScriptedEndpoint};
 use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::sqlite::root_page;
+use crate::postgres::{database, execute_in};
+use crate::sqlite::{execute, root_page};
 
 /// Spec: W8
 #[test]
@@ -130,6 +131,32 @@ fn doctor_says_what_needs_mending() {
     let missing = mend("1: missing field `model`") + "      hint: add a `[model]` table";
     let unknown = mend("2: unknown field `nmae`") + "      hint: did you mean `name`?";
     assert!(bad.out.contains(&missing) && bad.out.contains(&unknown), "{}", bad.out);
+}
+
+/// Spec: W8. Of the machine that wrote the run, or of this one.
+#[test]
+fn doctor_finds_a_clock_that_was_ahead() {
+    let mut stores = vec!["sqlite:x.db".to_owned()];
+    stores.extend(database());
+    for store in stores {
+        let bench = Bench::new().with("BACKSTOP_STORE", &store);
+        bench.agent("[[model]]\ntext = \"hello\"\n", "");
+        bench.run(&["run", "agent.toml"]).ok();
+        let clock = "the newest run of the store began in the future";
+        assert!(!bench.run(&["doctor"]).ok().out.contains(clock));
+        let year = bench.run(&["runs", "--json"]).ok().json()[0]["started_at"].as_str().unwrap()
+            [..4]
+            .to_owned();
+        let later = format!(
+            "SET summary = replace(summary, '\"started_at\":\"{year}', '\"started_at\":\"2999')"
+        );
+        match store.strip_prefix("sqlite:") {
+            Some(file) => execute(&bench.path().join(file), &format!("UPDATE runs {later}")),
+            None => execute_in(&store, &format!("UPDATE backstop.runs {later}")),
+        }
+        let said = bench.run(&["doctor"]).fails(1, "");
+        assert!(said.out.contains(clock) && said.out.contains("set the clock"), "{}", said.out);
+    }
 }
 
 /// Spec: W8, S8. Damage of a file is found before a command needs the damaged page.

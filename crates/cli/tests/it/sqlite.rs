@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, SqliteConnection};
+use tokio::runtime::Runtime;
 
 /// Runs a statement on a database.
 pub(crate) fn execute(file: &Path, statement: &str) {
@@ -14,6 +15,23 @@ pub(crate) fn execute(file: &Path, statement: &str) {
         connection.execute(AssertSqlSafe(statement.to_owned())).await.unwrap();
         connection.close().await.unwrap();
     });
+}
+
+/// A lock on writes to a database, which holds until it is dropped.
+pub(crate) struct WriteLock {
+    _connection: SqliteConnection,
+    _runtime: Runtime,
+}
+
+/// Keeps all others from writing to a database.
+pub(crate) fn lock(file: &Path) -> WriteLock {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let connection = runtime.block_on(async {
+        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
+        connection.execute("BEGIN IMMEDIATE").await.unwrap();
+        connection
+    });
+    WriteLock { _connection: connection, _runtime: runtime }
 }
 
 /// Returns the number of the first page of a table.

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pty_process::Size;
 use pty_process::blocking::{Command, Pty, open};
@@ -74,8 +74,20 @@ impl Terminal {
     }
 
     /// Waits for the end; returns the exit code and all output.
+    #[track_caller]
     pub(crate) fn end(mut self) -> (i32, String) {
-        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let patience = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if Instant::now() < patience => thread::sleep(Duration::from_millis(10)),
+                None => {
+                    self.child.kill().unwrap();
+                    panic!("it does not end: {}", self.screen.0.lock().unwrap());
+                }
+            }
+        };
+        let code = status.code().unwrap_or(-1);
         self.reads.join().unwrap();
         let screen = self.screen.0.lock().unwrap().clone();
         (code, screen)

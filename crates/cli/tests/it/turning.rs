@@ -42,6 +42,30 @@ fn undo_goes_on_from_before_the_last_turn() {
     bench.run(&["verify"]).ok();
 }
 
+/// Spec: W7. A turn that is refused is no turn of the new session: the next one goes on from the same place.
+#[test]
+fn turn_that_did_not_begin_keeps_the_history() {
+    let endpoint = ScriptedEndpoint::openai(answers(3));
+    let bench = bench(&endpoint);
+    let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    let short = "[agent]\ninput_schema = { type = \"string\", maxLength = 9 }\n";
+    bench.write("agent.toml", &agent.replace("[agent]\n", short));
+    let terminal = chat(&bench, &[]);
+    for (number, line) in ["one", "two"].into_iter().enumerate() {
+        terminal.say(line);
+        terminal.wait_for("1 model call", number + 1);
+    }
+    terminal.say("/undo");
+    terminal.wait_for("the last turn is taken back", 1);
+    terminal.say(&format!("{CLEAR}far too long"));
+    terminal.wait_for("input.invalid: ", 1);
+    terminal.say("three");
+    terminal.wait_for("1 model call", 3);
+    assert_eq!(users(&endpoint), ["one", "three"]);
+    terminal.say("/quit");
+    assert_eq!(terminal.end().0, 0);
+}
+
 #[test]
 fn undo_again_goes_back_further() {
     let endpoint = ScriptedEndpoint::openai(answers(5));

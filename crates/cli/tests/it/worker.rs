@@ -75,7 +75,10 @@ fn queued_runs_are_worked_on() {
     let worker = Worker::start(&bench, &["--json"]);
     let ended = || bench.run(&["runs", "--json"]).ok().out.matches("\"finished\"").count();
     until(|| ended() == 2);
-    let (out, _) = worker.stop();
+    let (out, err) = worker.stop();
+    let connections = "each worker, and each other process, uses up to 12 connections; \
+         a pooler in session mode holds them for as long as the process lives, so its pool needs 12 for each";
+    assert!(err.contains(connections), "{err}");
     let reports: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |report: &str| reports.iter().filter(|it| it["report"] == report).count();
     assert_eq!((of("begun"), of("left")), (2, 2), "{out}");
@@ -86,6 +89,31 @@ fn queued_runs_are_worked_on() {
     let cancelled = bench.run(&["queue", "cancel", &late]).ok();
     assert!(cancelled.err.contains("was taken out"), "{}", cancelled.err);
     assert!(bench.run(&["queue", "list"]).ok().err.contains("nothing is queued"));
+}
+
+/// Spec: S9. What one agent of the worker holds is a secret for the others too, whichever is named first.
+#[test]
+fn agents_of_one_worker_share_its_secrets() {
+    const KEY: &str = "held-secret-key-of-b";
+    for files in [["agent.toml", "b.toml"], ["b.toml", "agent.toml"]] {
+        let Some(url) = database() else { return };
+        let bench = Bench::new().with("BACKSTOP_STORE", &url).with("B_CREDENTIAL", KEY);
+        bench.agent(
+            "[[model]]\ntool_calls = [{ id = \"c1\", name = \"t\" }]\n[[model]]\ntext = \"done\"\n",
+            "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"t\"\n\
+             description = \"d\"\ncommand = [\"sh\", \"-c\", \"echo key $B_CREDENTIAL\"]\n\
+             env = [\"PATH\", \"B_CREDENTIAL\"]\n",
+        );
+        let model = "[model]\nprovider = \"script\"\nscript = \"script.toml\"\napi_key_env = \"B_CREDENTIAL\"\n";
+        bench.write("b.toml", &format!("[agent]\nname = \"b\"\n{model}"));
+        bench.run(&["enqueue", "agent.toml", "--input", "go"]).ok();
+        let mut command = bench.command(&["worker", files[0], files[1]]);
+        let worker = Worker(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        until(|| bench.run(&["runs"]).ok().out.contains("finished"));
+        worker.stop();
+        let trace = bench.run(&["trace", "last", "--json"]).ok().out;
+        assert!(trace.contains("key [redacted]") && !trace.contains(KEY), "{trace}");
+    }
 }
 
 /// Spec: J2w. Another definition of the agent does not go on with a run; asked to, it does, and the record says so.

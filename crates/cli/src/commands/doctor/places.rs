@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::RunFilter;
 use backstop_event_log::StoreUrl;
+use backstop_store_sqlite::OpenOptions;
 
 use super::ahead::ahead_of_the_clock;
 use super::finding::Finding;
@@ -24,13 +25,17 @@ pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
         StoreUrl::Postgres(url) => return server::look_at(url).await,
         url => return vec![Finding::ok("store", format!("{url} is kept nowhere"))],
     };
-    let looked = match store::open_options(&chosen.url).check_place(&path) {
+    look_at_file(chosen, &path, store::open_options(&chosen.url)).await
+}
+
+async fn look_at_file(chosen: &Chosen, path: &Path, options: OpenOptions) -> Vec<Finding> {
+    let looked = match options.check_place(path) {
         Err(error) => Err(error.into()),
-        Ok(()) if path.exists() => look_into(chosen, &path).await,
-        Ok(()) => Ok(vec![absent(&path)]),
+        Ok(()) if path.exists() => look_into(chosen, path).await,
+        Ok(()) => Ok(vec![absent(path)]),
     };
     let mut findings = looked.unwrap_or_else(|error| vec![Finding::from_error("store", &error)]);
-    findings.extend(disk(&path));
+    findings.extend(disk(path));
     findings
 }
 
@@ -142,4 +147,29 @@ fn disk(path: &Path) -> Option<Finding> {
 #[cfg(not(unix))]
 fn disk(_: &Path) -> Option<Finding> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::FindingState;
+    use super::*;
+
+    /// Spec: W8, D2. The finding is the refusal of `run`, with what to do about it.
+    #[tokio::test]
+    async fn network_file_system_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let url = format!("sqlite:{}", path.display());
+        let chosen = store::choose_from_flag(&url, "--store").map_err(|error| error.to_string());
+        let chosen = chosen.unwrap();
+        let options = store::open_options(&chosen.url).probe(|_| Some("nfs4".to_owned()));
+        let findings = look_at_file(&chosen, &path, options).await;
+        let Finding { check, state, message, hint } = &findings[0];
+        assert!(*check == "store" && *state == FindingState::Mend, "{message}");
+        assert!(message.contains("(nfs4)"), "{message}");
+        let hint = hint.as_deref().unwrap();
+        assert!(hint.contains("local disk") && hint.contains("`?network_fs=1`"), "{hint}");
+        let local = look_at_file(&chosen, &path, store::open_options(&chosen.url)).await;
+        assert!(local[0].state == FindingState::Ok, "{}", local[0].message);
+    }
 }
