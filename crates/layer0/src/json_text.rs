@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use canonical::{StringMap, canonical};
+use canonical::{EqualKeys, StringMap, canonical};
 use tree::tree;
 
 pub use tagged::{TaggedText, read_tagged};
@@ -57,6 +57,26 @@ impl JsonText {
     /// levels.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         Self::canonical(text, MAX_DEPTH)
+    }
+
+    /// Parses the arguments of a call. An object that has a key twice is refused, because its readers may not agree on the
+    /// value that counts; [`JsonText::parse`] keeps the last one.
+    ///
+    /// ```
+    /// use layer0::JsonText;
+    ///
+    /// let twice = r#"{"to": "ada", "to": "bob"}"#;
+    /// let error = JsonText::parse_arguments(twice).unwrap_err();
+    /// assert_eq!(error.to_string(), "the key `to` occurs twice");
+    /// assert_eq!(JsonText::parse(twice)?.get(), r#"{"to":"bob"}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`JsonText::parse`]; also if an object has a key twice.
+    pub fn parse_arguments(text: &str) -> Result<Self, serde_json::Error> {
+        canonical(text, MAX_DEPTH, EqualKeys::Refused, None).map(|text| Self(text.into()))
     }
 
     /// Serialises a value.
@@ -139,12 +159,13 @@ impl JsonText {
     }
 
     fn map(&self, map: StringMap<'_>) -> Self {
-        let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, Some(map));
+        // A canonical text has each key once, so `map` made the keys equal.
+        let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, EqualKeys::Numbered, Some(map));
         Self(mapped.expect("a text that was written once can be written again").into())
     }
 
     fn canonical(text: &str, max_depth: usize) -> Result<Self, serde_json::Error> {
-        canonical(text, max_depth, None).map(|text| Self(text.into()))
+        canonical(text, max_depth, EqualKeys::LastOne, None).map(|text| Self(text.into()))
     }
 }
 

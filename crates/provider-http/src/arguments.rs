@@ -7,8 +7,9 @@ use crate::decode::repair_json;
 
 /// Reads the arguments of a tool call as the model wrote them; numbers keep their text.
 ///
-/// Empty text and `null` mean no arguments. Text that is not JSON becomes a JSON string, so that
-/// the call is refused as invalid input and the model sees the text it wrote.
+/// Empty text and `null` mean no arguments. Text that is not JSON, or in which an object has a key
+/// twice, becomes a JSON string, so that the call is refused as invalid input and the model sees the
+/// text it wrote.
 ///
 /// ```
 /// use backstop_provider_http::parse_arguments;
@@ -16,6 +17,7 @@ use crate::decode::repair_json;
 /// assert_eq!(parse_arguments(r#"{"amount": 3.10}"#).get(), r#"{"amount":3.10}"#);
 /// assert_eq!(parse_arguments("").get(), "{}");
 /// assert_eq!(parse_arguments(r#"{"path": "#).as_string().as_deref(), Some(r#"{"path": "#));
+/// assert!(parse_arguments(r#"{"to": "ada", "to": "bob"}"#).as_string().is_some());
 /// ```
 #[must_use]
 pub fn parse_arguments(text: &str) -> JsonText {
@@ -26,11 +28,11 @@ pub fn parse_arguments(text: &str) -> JsonText {
     parse(written).unwrap_or_else(|| JsonText::string(text))
 }
 
-/// Reads JSON; `None` if the text is not JSON.
+/// Reads JSON; `None` if the text is not JSON, or an object in it has a key twice.
 pub(crate) fn parse(text: &str) -> Option<JsonText> {
-    JsonText::parse(text).ok().or_else(|| {
+    JsonText::parse_arguments(text).ok().or_else(|| {
         let mended = repair_json(text.as_bytes())?;
-        JsonText::parse(str::from_utf8(&mended).ok()?).ok()
+        JsonText::parse_arguments(str::from_utf8(&mended).ok()?).ok()
     })
 }
 

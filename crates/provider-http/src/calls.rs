@@ -277,6 +277,21 @@ mod tests {
         finish_calls([draft], &StopReason::ToolUse)[0].arguments.get().to_owned()
     }
 
+    /// Spec: P7, T3. They are given back, because nobody knows which of the two values was meant.
+    #[test]
+    fn arguments_with_a_repeated_key_stay_text() {
+        let twice = r#"{"to":"ada","to":"bob"}"#;
+        let text = serde_json::to_string(twice).unwrap();
+        for pieces in [&[twice][..], &[&text], &["{}", twice], &[&text, "null"]] {
+            assert_eq!(arguments(pieces), text, "{pieces:?}");
+        }
+        let mut draft = CallDraft::new("c", "t");
+        draft.push(twice);
+        draft.compact();
+        assert_eq!(draft.whole_arguments(), json!(twice));
+        assert_eq!(finish_calls([draft], &StopReason::MaxTokens)[0].arguments, json!(twice));
+    }
+
     /// Spec: P7
     #[test]
     fn no_piece_of_arguments_is_lost() {

@@ -171,7 +171,7 @@ impl SchemaViolation {
 
 /// Parses arguments that arrived as text, and returns where they stop being JSON.
 pub(crate) fn explain_parse_failure(text: &str) -> String {
-    match JsonText::parse(text) {
+    match JsonText::parse_arguments(text) {
         Err(error) if serde_json::from_str::<&RawValue>(text).is_ok() => {
             format!("arguments cannot be used: {error}")
         }
@@ -196,6 +196,10 @@ mod tests {
         assert_eq!(
             explain_parse_failure("[1e999]"),
             "arguments cannot be used: number out of range"
+        );
+        assert_eq!(
+            explain_parse_failure(r#"{"to": "ada", "to": "bob"}"#),
+            "arguments cannot be used: the key `to` occurs twice"
         );
     }
 }

@@ -15,14 +15,15 @@ pub(super) struct StringMap<'m> {
     pub(super) numbers: bool,
 }
 
-/// Writes a JSON text in canonical form. Of several members with one key only the last one is kept, as in serde_json.
+/// Writes a JSON text in canonical form.
 pub(super) fn canonical(
     text: &str,
     max_depth: usize,
+    equal: EqualKeys,
     map: Option<StringMap<'_>>,
 ) -> Result<Box<RawValue>, Error> {
     let out = String::with_capacity(text.len());
-    let mut writer = CanonicalWriter { text, at: 0, out, depth: 0, max_depth, map };
+    let mut writer = CanonicalWriter { text, at: 0, out, depth: 0, max_depth, equal, map };
     let written = writer.value().and_then(|()| writer.end());
     // The structure was checked above, the scalars are checked here.
     match written {
@@ -31,6 +32,7 @@ pub(super) fn canonical(
             Err(Error::custom(format!("it is nested deeper than {max_depth} levels")))
         }
         Err(Unfit::Number) => Err(Error::custom("number out of range")),
+        Err(Unfit::Repeated(key)) => Err(Error::custom(format!("the key `{key}` occurs twice"))),
         // serde_json reports the position.
         Err(Unfit::Malformed) => match serde_json::from_str::<serde_json::Value>(text) {
             Err(error) => Err(error),
@@ -88,6 +90,19 @@ enum Unfit {
     Deep,
     Malformed,
     Number,
+    /// An object has this key twice.
+    Repeated(String),
+}
+
+/// The handling of members with equal keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum EqualKeys {
+    /// Only the last member is kept, as in serde_json.
+    LastOne,
+    /// All members are kept, under numbered keys.
+    Numbered,
+    /// The text is refused.
+    Refused,
 }
 
 struct CanonicalWriter<'t, 'm> {
@@ -96,6 +111,7 @@ struct CanonicalWriter<'t, 'm> {
     out: String,
     depth: usize,
     max_depth: usize,
+    equal: EqualKeys,
     map: Option<StringMap<'m>>,
 }
 
@@ -165,9 +181,7 @@ impl<'t> CanonicalWriter<'t, '_> {
             }
         }
         if !is_sorted {
-            // A canonical text has each key once, so `map` made the keys equal.
-            let equal = if self.map.is_some() { Equal::Numbered } else { Equal::LastOne };
-            let sorted = sort_members(&self.out[begin..], equal).ok_or(Unfit::Malformed)?;
+            let sorted = sort_members(&self.out[begin..], self.equal)?;
             self.out.truncate(begin);
             self.out.push_str(&sorted);
         }
@@ -259,31 +273,16 @@ impl<'t> CanonicalWriter<'t, '_> {
     }
 }
 
-/// The handling of members with equal keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Equal {
-    LastOne,
-    /// All members are kept, under numbered keys.
-    Numbered,
-}
-
 /// Returns compact members in the order of their keys. Most objects are already in that order; only the others are
 /// parsed into members.
-fn sort_members(members: &str, equal: Equal) -> Option<String> {
-    let mut found: Vec<(Cow<'_, str>, &str)> = Vec::new();
-    let mut rest = members;
-    while !rest.is_empty() {
-        let (key, end) = (string_end(rest)?, member_end(rest));
-        let said = match rest.get(1..key - 1)? {
-            plain if !plain.contains('\\') => Cow::Borrowed(plain),
-            _ => Cow::Owned(serde_json::from_str(rest.get(..key)?).ok()?),
-        };
-        found.push((said, rest.get(..end)?));
-        rest = rest.get(end + 1..).unwrap_or_default();
-    }
+fn sort_members(members: &str, equal: EqualKeys) -> Result<String, Unfit> {
+    let mut found = split_members(members).ok_or(Unfit::Malformed)?;
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    if equal == Equal::Numbered && found.windows(2).any(|two| two[0].0 == two[1].0) {
-        return number_members(found);
+    let repeated = found.windows(2).find(|two| two[0].0 == two[1].0);
+    match (equal, repeated) {
+        (EqualKeys::Refused, Some(two)) => return Err(Unfit::Repeated(two[0].0.to_string())),
+        (EqualKeys::Numbered, Some(_)) => return number_members(found).ok_or(Unfit::Malformed),
+        _ => {}
     }
     let mut sorted = String::with_capacity(members.len());
     for (index, (key, member)) in found.iter().enumerate() {
@@ -295,7 +294,22 @@ fn sort_members(members: &str, equal: Equal) -> Option<String> {
         }
         sorted.push_str(member);
     }
-    Some(sorted)
+    Ok(sorted)
+}
+
+/// Returns compact members, each with its key.
+fn split_members(members: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
+    let (mut found, mut rest) = (Vec::new(), members);
+    while !rest.is_empty() {
+        let (key, end) = (string_end(rest)?, member_end(rest));
+        let said = match rest.get(1..key - 1)? {
+            plain if !plain.contains('\\') => Cow::Borrowed(plain),
+            _ => Cow::Owned(serde_json::from_str(rest.get(..key)?).ok()?),
+        };
+        found.push((said, rest.get(..end)?));
+        rest = rest.get(end + 1..).unwrap_or_default();
+    }
+    Some(found)
 }
 
 /// Writes members, some of them with the same key: the second `key` becomes `key 2`.
@@ -362,7 +376,11 @@ mod tests {
     use serde_json::Value;
 
     fn write(text: &str) -> Result<String, String> {
-        canonical(text, 100, None).map(|raw| raw.get().to_owned()).map_err(|e| e.to_string())
+        write_with(text, EqualKeys::LastOne)
+    }
+
+    fn write_with(text: &str, equal: EqualKeys) -> Result<String, String> {
+        canonical(text, 100, equal, None).map(|raw| raw.get().to_owned()).map_err(|e| e.to_string())
     }
 
     /// Spec: P12
@@ -405,6 +423,31 @@ mod tests {
         check("{ }", "{}");
         check(r#""\\""#, r#""\\""#);
         check("[true,false,null]", "[true,false,null]");
+    }
+
+    #[test]
+    fn repeated_keys_are_found_at_any_depth() {
+        for (text, key) in [
+            (r#"{"to":"ada","to":"bob"}"#, "to"),
+            (r#"{"to":"ada","to":"ada"}"#, "to"),
+            (r#"{"a":1,"b":2,"a":3}"#, "a"),
+            (r#"{"z":[0,{"y":{},"x":1,"y":[]}]}"#, "y"),
+            (r#"{"\u0061":1,"a":2}"#, "a"),
+            (r#"{"a\"":1,"a\u0022":2}"#, "a\""),
+            (r#"{"":1,"":2}"#, ""),
+        ] {
+            let refused = write_with(text, EqualKeys::Refused);
+            assert_eq!(refused, Err(format!("the key `{key}` occurs twice")), "{text}");
+            assert!(write(text).is_ok(), "{text}");
+        }
+        for text in [
+            r#"{"b":{"a":1},"a":{"b":1}}"#,
+            r#"[{"a":1},{"a":1}]"#,
+            r#"{"b":"a","a":"b","c":"\"a\":"}"#,
+            "{\"\u{e9}\":1,\"e\u{301}\":2}",
+        ] {
+            assert_eq!(write_with(text, EqualKeys::Refused), write(text), "{text}");
+        }
     }
 
     #[test]
