@@ -530,6 +530,34 @@ impl Context {
         routed.map_err(|error| OperatorError::sub_dispatch(to, error))
     }
 
+    /// Returns whether the run's record has this step, because an earlier process of the run requested it. Code that
+    /// waits before a step need not wait for a recorded one again.
+    ///
+    /// ```
+    /// use layer0::error::OperatorError;
+    /// use layer0::operator::{Answer, Context, Task};
+    ///
+    /// # async fn an_hour() {}
+    /// async fn remind(task: Task, context: &Context) -> Result<Answer, OperatorError> {
+    ///     let step = context.step("remind");
+    ///     if !step.has_begun().await {
+    ///         let _busy = context.busy();
+    ///         an_hour().await;
+    ///     }
+    ///     step.dispatch("reminder", task).await
+    /// }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn has_begun(&self) -> bool {
+        match &self.orchestrator {
+            Some(orchestrator) => orchestrator.has_begun(self.below()).await,
+            None => false,
+        }
+    }
+
     /// Reports that the operator's code does work of its own until the guard is dropped: it waits for a timer or
     /// another service, or computes. An operator is not suspended during such work, even if all its child runs wait.
     ///

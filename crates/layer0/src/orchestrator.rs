@@ -82,6 +82,17 @@ pub trait Orchestrator: Send + Sync {
         Ok(to)
     }
 
+    /// Returns whether a workflow's record has the context's step: an earlier process of its run requested it. Without a
+    /// record, `false`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn has_begun(&self, context: Context) -> bool {
+        drop(context);
+        false
+    }
+
     /// Returns an error, before a dispatch, if there is no operator of this name; `None` if there is one, or if that is
     /// not known in advance.
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {

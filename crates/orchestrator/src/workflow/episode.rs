@@ -280,6 +280,7 @@ impl Episode {
             // The code has ended.
             RunMessage::Route { .. } if self.underway.is_closing() => {}
             RunMessage::Route { step, to, answer } => self.take_route(step, to, answer)?,
+            RunMessage::HasBegun { step, answer } => drop(answer.send(self.has_begun(&step))),
             RunMessage::Retry { run, attempt, noted } => {
                 self.note_attempt(&run, attempt)?;
                 self.tell(noted, ());
@@ -299,6 +300,12 @@ impl Episode {
             }
         }
         Ok(())
+    }
+
+    fn has_begun(&self, step: &StepName) -> bool {
+        let path = self.underway.paths.upcoming_step(&self.name, step);
+        let progress = self.ledger.progress();
+        progress.steps.contains_key(&*path) || progress.refused.contains_key(&*path)
     }
 
     fn note_own_wait(&mut self, waiting: Waiting) -> Result<(), Halt> {

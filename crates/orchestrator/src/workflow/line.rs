@@ -19,6 +19,8 @@ pub(super) enum RunMessage {
     Step(Box<StepAsk>),
     /// Request to take a route, unless another one is recorded.
     Route { step: StepName, to: String, answer: oneshot::Sender<Result<String, OrchError>> },
+    /// Question whether the record has the next step of this name.
+    HasBegun { step: StepName, answer: oneshot::Sender<bool> },
     /// Report that a child run is about to be tried again.
     Retry { run: RunId, attempt: u32, noted: oneshot::Sender<()> },
     /// Report that a child run can only wait.

@@ -89,6 +89,11 @@ impl Orchestrator for StepOrchestrator {
         asked.await.unwrap_or_else(|| Err(OrchError::Shutdown("the workflow is over".to_owned())))
     }
 
+    async fn has_begun(&self, context: Context) -> bool {
+        let step = StepName::new(&context);
+        self.line.ask(|answer| RunMessage::HasBegun { step, answer }).await.unwrap_or(false)
+    }
+
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
         self.orchestrator.unknown(operator)
     }

@@ -126,9 +126,12 @@ impl Operator for Supervise {
                     "an operator is begun anew"
                 ),
             }
-            let busy = context.busy();
-            self.clock.sleep(wait).await;
-            drop(busy);
+            // A restart from before the process died needs no second wait.
+            if !context.step((run + 1).to_string()).has_begun().await {
+                let busy = context.busy();
+                self.clock.sleep(wait).await;
+                drop(busy);
+            }
             wait = (wait * 2).min(MAX_WAIT);
         }
         unreachable!("the runs are bounded by their limit")

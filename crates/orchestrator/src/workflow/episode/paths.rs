@@ -63,6 +63,14 @@ impl Paths {
         Ok(count(&mut self.routes, path))
     }
 
+    /// Returns the path that the next dispatch with this name gets.
+    pub(super) fn upcoming_step(&self, workflow: &str, step: &StepName) -> Arc<str> {
+        let unnamed = || self.unnamed.get(&step.scope).map_or(1, |count| count + 1);
+        let path = join(workflow, step, unnamed);
+        let count = self.steps.get(&path).map_or(1, |count| count + 1);
+        with_count(path, count)
+    }
+
     /// Returns whether the code requested a recorded step.
     pub(super) fn has_step(&self, path: &str) -> bool {
         let counted = path.rsplit_once('~');
@@ -76,22 +84,31 @@ impl Paths {
             let name = step.scope.iter().chain(&step.name).map(|it| &**it).collect::<Vec<_>>();
             return Err(OperatorError::from_failure(InvalidName(name.join("/"))).into());
         }
-        let name = step.name.clone().unwrap_or_else(|| {
+        Ok(join(workflow, step, || {
             let unnamed = self.unnamed.entry(step.scope.clone()).or_default();
             *unnamed += 1;
-            unnamed.to_string().into()
-        });
-        Ok(match &step.scope {
-            Some(scope) => format!("{workflow}/{scope}/{name}").into(),
-            None => format!("{workflow}/{name}").into(),
-        })
+            *unnamed
+        }))
+    }
+}
+
+/// Returns the path of a step without its counter; a step without a name has a number.
+fn join(workflow: &str, step: &StepName, unnamed: impl FnOnce() -> u32) -> Arc<str> {
+    let name = step.name.clone().unwrap_or_else(|| unnamed().to_string().into());
+    match &step.scope {
+        Some(scope) => format!("{workflow}/{scope}/{name}").into(),
+        None => format!("{workflow}/{name}").into(),
     }
 }
 
 fn count(paths: &mut BTreeMap<Arc<str>, u32>, path: Arc<str>) -> Arc<str> {
     let count = paths.entry(Arc::clone(&path)).or_default();
     *count += 1;
-    match *count {
+    with_count(path, *count)
+}
+
+fn with_count(path: Arc<str>, count: u32) -> Arc<str> {
+    match count {
         1 => path,
         count => format!("{path}~{count}").into(),
     }
