@@ -4,6 +4,7 @@
 mod end;
 mod others;
 mod paths;
+mod signals;
 mod steps;
 mod underway;
 
@@ -14,15 +15,14 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, Limit};
-use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest, LogError};
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, LogError};
 use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use layer0::error::{OperatorError, OrchError};
-use layer0::event::{AgentRecord, BudgetGranted, RunWaiting, SignalReceived, WorkflowRouted};
+use layer0::event::{AgentRecord, BudgetGranted, RunWaiting, WorkflowRouted};
 use layer0::id::{RunId, SessionId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task, Waiting};
-use layer0::{Code, JsonText, Operator, Orchestrator, Timestamp, text};
-use serde_json::Value;
+use layer0::{Code, Operator, Orchestrator, Timestamp, text};
 use tokio::sync::{mpsc, oneshot};
 
 use super::halt::{Closing, Halt};
@@ -160,7 +160,7 @@ impl Episode {
                     self.underway.give_up(place);
                     Ok(())
                 }
-                EpisodeEvent::Signal(signal) => self.take_signal(signal),
+                EpisodeEvent::Signal(signal) => self.take_signal(signal).map(drop),
                 EpisodeEvent::Rows(messages) => self.take_rows(messages),
                 EpisodeEvent::ClosingTime => {
                     let Self { underway, ledger, books, .. } = &mut self;
@@ -331,38 +331,6 @@ impl Episode {
         what: T,
     ) {
         self.underway.recalled.insert(place, Some(reply(who, what)));
-    }
-
-    fn take_signal(&mut self, Signal { name, data, cause, .. }: Signal) -> Result<(), Halt> {
-        let data = self.redactor.redact_held_json(JsonText::from(data)).value();
-        let name = self.redactor.redact_held(&name).into_owned();
-        let mut received = SignalReceived::new(&*name, data.clone());
-        received.cause = cause;
-        self.ledger.note(received)?;
-        match name.as_str() {
-            Signal::CANCEL => self.close(Closing::Cancelled),
-            _ => self.own_signals.push(Signal::new(name, data)),
-        }
-        Ok(())
-    }
-
-    fn take_rows(&mut self, messages: Vec<InboxMessage>) -> Result<(), Halt> {
-        for InboxMessage { id, request, .. } in messages {
-            self.ledger.take_row(id);
-            let signal = match request {
-                InboxRequest::Cancel { .. } => Signal::cancel(),
-                InboxRequest::Input { text, .. } => Signal::new("input", Value::from(&*text)),
-                InboxRequest::Signal { name, data, cause, .. } => {
-                    let mut signal = Signal::new(&*name, data.read().unwrap_or_default());
-                    signal.cause = cause;
-                    signal
-                }
-                // A workflow itself has no approvals.
-                _ => continue,
-            };
-            self.take_signal(signal)?;
-        }
-        Ok(())
     }
 
     fn take_route(

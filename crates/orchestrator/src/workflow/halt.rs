@@ -38,6 +38,8 @@ pub(super) enum Closing {
     /// Its code has returned.
     Done(Result<Answer, OperatorError>),
     Cancelled,
+    /// It has received as many signals as a run records.
+    Full,
     /// Its time limit has passed.
     Late,
 }

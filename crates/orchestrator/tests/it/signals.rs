@@ -13,6 +13,7 @@ use backstop_react::{
 };
 use layer0::Orchestrator;
 use layer0::error::BoxError;
+use layer0::event::EventKind;
 use layer0::failure::Failure;
 use layer0::id::WorkflowId;
 use layer0::operator::{Context, Signal, Task};
@@ -20,6 +21,8 @@ use layer0::stop::{Outcome, Stop};
 use serde_json::json;
 
 use crate::agents::{agent, calling, has_answers, pay};
+use crate::process::{own, record};
+use crate::workflows::workflow;
 use crate::{builder, on, start};
 
 /// Writes down the signals that it is shown, and stops the run at `stop`.
@@ -141,4 +144,35 @@ async fn cancel_of_a_run_below_stops_its_root() {
     .await;
     assert_eq!(answer.stop, Stop::Cancelled);
     assert!(log.runs(RunFilter::new()).await.unwrap().iter().all(|run| !run.is_open()));
+}
+
+/// Spec: B1. A workflow records as many signals as an agent's run may have events; a cancellation is always recorded.
+#[tokio::test]
+async fn signals_to_a_workflow_are_bounded() {
+    const MOST: usize = 10_000;
+    for (count, end) in [(MOST, "run.cancelled"), (MOST + 1, "budget.events")] {
+        let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+        let code = own("own", |_, _| std::future::pending());
+        let orchestrator = builder(&clock).operator(workflow(code, &clock, &log)).build().unwrap();
+        let context = Context::root();
+        (0..count).for_each(|at| context.signals.push(Signal::new("tick", json!(at))));
+        if count == MOST {
+            context.signals.push(Signal::cancel());
+        }
+        let dispatch =
+            async move { orchestrator.dispatch("own", Task::text("x"), context).await.unwrap() };
+        let answer = on(&clock, dispatch).await;
+        assert_eq!(answer.stop.reason(), Some(end.into()));
+        let events = record(&log, "own").await;
+        let ticks = events.iter().filter(|event| match &event.kind {
+            EventKind::SignalReceived(signal) => &*signal.name == "tick",
+            _ => false,
+        });
+        assert_eq!(ticks.count(), MOST);
+        let exhausted = events.iter().find_map(|event| match &event.kind {
+            EventKind::BudgetExhausted(exhausted) => Some(&*exhausted.dimension),
+            _ => None,
+        });
+        assert_eq!(exhausted, (count > MOST).then_some("events"));
+    }
 }

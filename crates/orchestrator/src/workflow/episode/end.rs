@@ -13,6 +13,7 @@ use layer0::{Code, Timestamp, code};
 use serde_json::{Number, Value};
 
 use super::Episode;
+use super::signals::MAX_RECORDED_SIGNALS;
 use crate::workflow::begin::BY;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::Closing;
@@ -35,16 +36,31 @@ impl Episode {
                 let allowed = self.allowed.unwrap_or_default();
                 let used = self.ledger.progress().worked;
                 let message = format!("the time of the workflow is used up: {allowed:?}");
-                let limit = Number::from(millis(allowed));
-                let used = Number::from(millis(used));
-                let reason = Code::new(code::BUDGET_WALL_TIME);
-                let exhausted =
-                    BudgetExhausted::new(reason.clone(), "wall_time", limit, used, message);
-                self.note(exhausted)?;
-                self.stop(Stop::BudgetExhausted { reason }, &Value::from("")).await
+                let spent = (millis(allowed), millis(used));
+                self.exhaust(code::BUDGET_WALL_TIME, "wall_time", spent, message).await
+            }
+            Some(Closing::Full) => {
+                let taken = self.ledger.progress().signals.len();
+                let spent = (MAX_RECORDED_SIGNALS as u64, taken as u64);
+                let message = format!("the workflow has received {taken} signals");
+                self.exhaust(code::BUDGET_EVENTS, "events", spent, message).await
             }
             Some(Closing::Cancelled) | None => self.stop(Stop::Cancelled, &Value::from("")).await,
         }
+    }
+
+    /// Ends the run because a budget of its own is used up.
+    async fn exhaust(
+        mut self,
+        code: &'static str,
+        dimension: &'static str,
+        (limit, used): (u64, u64),
+        message: String,
+    ) -> Result<Answer, OperatorError> {
+        let reason = Code::new(code);
+        let (limit, used) = (Number::from(limit), Number::from(used));
+        self.note(BudgetExhausted::new(reason.clone(), dimension, limit, used, message))?;
+        self.stop(Stop::BudgetExhausted { reason }, &Value::from("")).await
     }
 
     /// Records a warning about recorded steps that the code did not request.
