@@ -36,15 +36,14 @@ impl Parked {
     pub(crate) async fn wait(
         self,
         context: &mut Context,
-        clock: &Arc<dyn Clock>,
+        clock: &dyn Clock,
         log: Option<&Arc<dyn EventLog>>,
         given_up: impl Future<Output = ()> + Send,
     ) {
-        let began = clock.now();
         let is_given_up = {
             let cancelled = poll_fn(|task| context.signals.poll_has(Signal::CANCEL, task));
             let told = select(Box::pin(cancelled), Box::pin(sent_to(&self.run, log)));
-            let wakes = select(clock.sleep(self.until.since(began)), told);
+            let wakes = select(clock.sleep(self.until.since(clock.now())), told);
             match select(wakes, Box::pin(given_up)).await {
                 Either::Left(_) => false,
                 Either::Right(_) => true,
@@ -53,9 +52,6 @@ impl Parked {
         if is_given_up && !context.signals.is_detached() {
             context.signals.push(Signal::cancel());
         }
-        // The deadline moves by the time without a process.
-        let waited = clock.now().since(began);
-        context.deadline = context.deadline.map(|deadline| deadline.after(waited));
         (context.run, context.goes_on) = (Some(self.run), true);
     }
 }

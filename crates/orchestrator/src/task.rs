@@ -15,7 +15,7 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::operator::{Answer, Caller, Context, Signal, Task, Waiting};
 use layer0::usage::{Allowance, Usage};
-use layer0::{Operator, code, text};
+use layer0::{code, text};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower::{Layer, ServiceExt};
@@ -92,32 +92,47 @@ pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> Spaw
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
         let (mut was_parked, mut is_to_end) = (false, false);
+        let time = context.deadline.map(|deadline| deadline.since(clock.now()));
+        let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let ended = loop {
             let place = match &places {
                 // The run only closes its record, which needs no permit.
                 _ if is_to_end => Ok(None),
-                Some(places) => {
-                    let places = Arc::clone(places);
-                    place(places, &*checked.operator, &context, &clock, &mut done).await
-                }
-                None => in_time(&*checked.operator, &context, &clock).map(|()| None),
+                Some(places) => place(Arc::clone(places), &limit, &mut done).await,
+                None => Ok(None),
             };
+            // A run that was parked has begun: its record has its time limit.
+            let place = place.and_then(|place| match limit.time_left() {
+                Some(Duration::ZERO) if !was_parked => {
+                    let late = format!("`{}`", checked.operator.name());
+                    Err(OrchError::DeadlinePassed(late))
+                }
+                _ => Ok(place),
+            });
             let ended = match place {
                 Ok(_place) => {
-                    let (checked, clock) = (Arc::clone(&checked), Arc::clone(&clock));
+                    limit.go_on();
+                    context.deadline = limit.time_left().map(|left| clock.now().after(left));
                     let lease = log.as_ref().and_then(|log| log.lease());
-                    let at_work =
-                        PermittedDispatch::new(checked, task.clone(), context.clone(), clock);
+                    let at_work = PermittedDispatch::new(
+                        Arc::clone(&checked),
+                        task.clone(),
+                        context.clone(),
+                        Arc::clone(&limit),
+                        Arc::clone(&clock),
+                    );
                     at_work.perform(policy.clone(), attempts, lease, &mut done).await
                 }
                 Err(error) => Err(error),
             };
+            // The time without a process counts for no deadline, nor does the wait for a permit after it.
+            limit.pause();
             // A parked run returns its permit.
             match Parked::from_result(&ended, &context).filter(|_| !leaves_parked) {
                 // A parked run is cancelled only once.
                 Some(_) if is_to_end => break ended,
                 Some(parked) => {
-                    parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
+                    parked.wait(&mut context, &*clock, log.as_ref(), done.closed()).await;
                     if context.signals.is_detached() {
                         break ended;
                     }
@@ -149,48 +164,23 @@ fn is_elsewhere(ended: &Result<Answer, OrchError>) -> bool {
 
 type Done = oneshot::Sender<Result<Answer, OrchError>>;
 
-/// Waits for a permit until the deadline.
+/// Waits for a permit until the time limit ends.
 async fn place(
     places: Arc<Semaphore>,
-    operator: &dyn Operator,
-    context: &Context,
-    clock: &Arc<dyn Clock>,
+    limit: &Limit,
     done: &mut Done,
 ) -> Result<Option<OwnedSemaphorePermit>, OrchError> {
-    let place = match Arc::clone(&places).try_acquire_owned() {
-        Ok(place) => Some(place),
-        Err(_) => {
-            let deadline = async {
-                match context.deadline {
-                    Some(deadline) => clock.sleep(deadline.since(clock.now())).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let gives_up = select(Box::pin(deadline), Box::pin(done.closed()));
-            match select(Box::pin(places.acquire_owned()), gives_up).await {
-                Either::Left((place, _)) => place.ok(),
-                Either::Right((Either::Left(_), _)) => None,
-                // Nothing waits for the dispatch any more.
-                Either::Right((Either::Right(_), _)) => {
-                    return Err(OrchError::Shutdown("it was given up".to_owned()));
-                }
-            }
+    if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+        return Ok(Some(place));
+    }
+    let gives_up = select(Box::pin(limit.wait_for_end()), Box::pin(done.closed()));
+    match select(Box::pin(places.acquire_owned()), gives_up).await {
+        Either::Left((place, _)) => Ok(place.ok()),
+        Either::Right((Either::Left(_), _)) => Ok(None),
+        // Nothing waits for the dispatch any more.
+        Either::Right((Either::Right(_), _)) => {
+            Err(OrchError::Shutdown("it was given up".to_owned()))
         }
-    };
-    in_time(operator, context, clock).map(|()| place)
-}
-
-/// Refuses a dispatch whose deadline has passed.
-fn in_time(
-    operator: &dyn Operator,
-    context: &Context,
-    clock: &Arc<dyn Clock>,
-) -> Result<(), OrchError> {
-    match context.deadline {
-        Some(deadline) if deadline <= clock.now() => {
-            Err(OrchError::DeadlinePassed(format!("`{}`", operator.name())))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -210,10 +200,9 @@ impl PermittedDispatch {
         checked: Arc<CheckedOperator>,
         task: Task,
         mut context: Context,
+        limit: Arc<Limit>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let time = context.deadline.map(|deadline| deadline.since(clock.now()));
-        let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let above = context.caller.take();
         // That guard belongs to the caller, if there is one.
         context.own_work = None;

@@ -327,11 +327,14 @@ impl Recorder {
     /// Returns the time limit of the run, over all its episodes.
     fn time_limit(&self, ledger: &WorkflowLedger, context: &Context) -> Option<Duration> {
         let progress = ledger.progress();
-        if let Some(deadline) = context.deadline {
-            return Some(progress.worked + deadline.since(self.clock.now()));
+        let recorded = progress.started.as_ref().and_then(|started| started.deadline);
+        match (context.deadline, recorded) {
+            // A caller's deadline leaves out the waits of this run; for a root, only the record does.
+            (Some(deadline), recorded) if context.caller.is_some() || recorded.is_none() => {
+                Some(progress.worked + deadline.since(self.clock.now()))
+            }
+            (_, recorded) => Some(recorded?.since(ledger.summary().started_at)),
         }
-        let deadline = progress.started.as_ref()?.deadline?;
-        Some(deadline.since(ledger.summary().started_at))
     }
 }
 

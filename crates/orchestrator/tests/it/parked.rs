@@ -18,10 +18,10 @@ use serde_json::json;
 use crate::agents::{agent, has_answers};
 use crate::{builder, on, start};
 
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// An agent whose endpoint wants to be left alone for an hour, so many times.
-fn busy(clock: &VirtualClock, log: &Arc<MemoryLog>, times: u32) -> AgentBuilder {
+pub(crate) fn busy(clock: &VirtualClock, log: &Arc<MemoryLog>, times: u32) -> AgentBuilder {
     let left = AtomicU32::new(times);
     let answer = move |_: &ModelRequest| match left.load(Ordering::SeqCst) {
         0 => ScriptedAnswer::saying("I am back."),

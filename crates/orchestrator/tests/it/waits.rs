@@ -23,7 +23,7 @@ use crate::agents::{agent, calling, has_answers, kinds, pay, payer};
 use crate::{Sleeps, builder, on, operator, start};
 
 /// Approves after an hour.
-struct Slow(VirtualClock);
+pub(crate) struct Slow(pub(crate) VirtualClock);
 
 #[async_trait]
 impl Approver for Slow {
@@ -38,7 +38,11 @@ fn hour_later(clock: &VirtualClock) -> bool {
 }
 
 /// Pays once a person agreed.
-fn asking(clock: &VirtualClock, log: &Arc<MemoryLog>, paid: &Arc<AtomicU32>) -> AgentBuilder {
+pub(crate) fn asking(
+    clock: &VirtualClock,
+    log: &Arc<MemoryLog>,
+    paid: &Arc<AtomicU32>,
+) -> AgentBuilder {
     let answer = |request: &ModelRequest| match has_answers(request) {
         true => ScriptedAnswer::saying("it is paid"),
         false => calling("pay"),
