@@ -18,6 +18,7 @@ use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::stop::Stop;
 use serde_json::{Value, json};
 
+use crate::parked::{HOUR, busy};
 use crate::process::{died, own, resume, run_of};
 use crate::workflow_bounds::model_calls;
 use crate::workflows::{Hanging, dispatch, echo, payer, workflow};
@@ -73,6 +74,30 @@ async fn resume_knows_that_its_task_reads_history() {
     resume(&clock, &process(&log), "own", run_of(&log, "own").await).await.unwrap();
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen[0], seen[1]);
+}
+
+/// Spec: O5, D11. The process that resumes a run does not know what its task allowed.
+#[tokio::test]
+async fn resume_knows_how_long_its_run_may_park() {
+    for (name, last) in [("busy", "model.requested"), ("line", "run.started")] {
+        let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+        let process = |log: &Arc<MemoryLog>, times| {
+            builder(&clock)
+                .operator(busy(&clock, log, times).build().unwrap())
+                .operator(workflow(Sequence::new("line", ["busy"]), &clock, log))
+                .build()
+                .unwrap()
+        };
+        let first = process(&log, 0);
+        let task = Task::text("x").max_park(2 * HOUR);
+        let live = async move { first.dispatch(name, task, Context::root()).await.unwrap() };
+        on(&clock, live).await;
+        let log = died(&log, name, |it| it.kind.event_type() == last).await;
+        let (began, next) = (clock.monotonic(), process(&log, 1));
+        let resumed = resume(&clock, &next, name, run_of(&log, name).await).await;
+        assert_eq!(resumed.unwrap().output, "I am back.", "{name}: it was parked");
+        assert!(clock.monotonic() - began >= HOUR, "{name}");
+    }
 }
 
 /// Spec: O6.

@@ -3,6 +3,7 @@
 mod episode;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_clock::RunClock;
 use backstop_event_log::{
@@ -62,13 +63,19 @@ impl Resumed {
         log: Arc<dyn EventLog>,
         folded: Folded,
         claim: Option<Claim>,
-        (cancellation, place): (CancellationToken, DispatchContext),
+        (cancellation, mut place): (CancellationToken, DispatchContext),
     ) -> Result<Self, LogError> {
         let rows = match claim {
             Some(_) => log.inbox(&folded.summary.run).await?,
             None => Vec::new(),
         };
         let Folded { summary, events, definition, replayed, sessions, follows, .. } = folded;
+        // This process may not know what the run's task allowed.
+        let allowed = events.first().and_then(|first| match &first.kind {
+            EventKind::RunStarted(started) => started.max_park_ms.map(Duration::from_millis),
+            _ => None,
+        });
+        place.max_park = place.max_park.or(allowed);
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
         let usage = summary.usage;
         let writer = match claim {

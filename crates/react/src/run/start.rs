@@ -211,6 +211,8 @@ impl StartingRun {
         started.depth = self.request.depth;
         started.allowance = self.request.allowance.map(Box::new);
         started.deadline = self.request.deadline;
+        let max_park = self.request.place.max_park;
+        started.max_park_ms = max_park.map(|time| time.as_millis().try_into().unwrap_or(u64::MAX));
         started.cause = self.request.cause.clone().map(Box::new);
         started.output_schema = self.output_schema.clone().map(Box::new);
         started.mcp = listed::collect_listings(&self.agent).map(Box::new);

@@ -137,7 +137,7 @@ payload! {
         /// Whether the steps of a workflow read the earlier messages of the session.
         #[serde(default, skip_serializing_if = "is_false")]
         with_history: bool,
-        /// The longest time that a workflow may be parked, in milliseconds.
+        /// The longest time that the run may be parked, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_park_ms: Option<u64>,
     }
