@@ -461,7 +461,8 @@ impl BooksState {
         Some(more)
     }
 
-    /// Returns whether another run is running that may give some of its budget back.
+    /// Returns whether another run is running that may give some of its budget back. One that waits for a person is not
+    /// waited for: the decision may never come, and the run keeps its budget for its own work after it.
     fn others_work(&self, run: &RunId) -> bool {
         let works = |open: &UnendedDispatch| open.waiting.is_none() && !open.wants_more;
         self.open.iter().any(|(other, open)| other != run && works(open))

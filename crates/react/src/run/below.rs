@@ -191,6 +191,10 @@ impl Run {
             StepRequest::Wait { run, waiting } => {
                 let (until, reason) = (waiting.until, waiting.reason.clone());
                 let stays = waiting.stays;
+                // A task that a returned child run left behind is never answered: it waits for nothing.
+                if self.open_dispatch(&run).is_none() {
+                    return Ok(());
+                }
                 self.note_wait(&run, waiting).await?;
                 self.below.waits(&run, id, stays);
                 self.below.park(&run, until, reason);
@@ -206,7 +210,11 @@ impl Run {
             StepRequest::NoPerson { call } => self.withdrawn(&call).await,
             StepRequest::More { run, given } => {
                 let found = self.open_dispatch(&run).map(|open| open.grants.clone());
-                let Some(grants) = found else { return Ok(()) };
+                let Some(grants) = found else {
+                    // A task that a returned child run left behind.
+                    self.ledger.tell(id, StepReply::More(None));
+                    return Ok(());
+                };
                 // A grant from before the process died is in this record already.
                 match grants.get(usize::try_from(given).unwrap_or(usize::MAX)) {
                     Some(granted) => self.ledger.tell(id, StepReply::More(*granted)),
@@ -245,7 +253,8 @@ impl Run {
     }
 
     /// Gives child runs that want more budget their share of the rest. If nothing is left and no other child run that
-    /// could return some is running, they get a refusal.
+    /// could return some is running, they get a refusal. A child run that waits for a person is not waited for: the
+    /// decision may never come, and the child run keeps its budget for its own work after it.
     pub(super) async fn give_more(&mut self) -> Result<(), AgentError> {
         while let Some((run, ask)) = self.below.wanting.first().cloned() {
             let more = match self.ledger.machine().grant_more(self.ledger.at(), &run) {

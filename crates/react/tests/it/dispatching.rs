@@ -1,6 +1,7 @@
 //! Dispatches that a tool does not wait for, or repeats differently after a resume.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
@@ -10,6 +11,7 @@ use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder, OperatorTool};
 use backstop_tool::{State, ToolContext, ToolError, tool};
 use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::{Event, EventKind, OperatorReturned};
 use layer0::failure::Failure;
@@ -18,7 +20,7 @@ use layer0::operator::{Answer, Context, Task};
 use layer0::stop::{Outcome, Stop};
 use layer0::{Operator, Orchestrator};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::bench::*;
 use crate::intercepted::{Access, InterceptedLog};
@@ -32,7 +34,7 @@ impl Operator for Slow {
         "slow"
     }
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
-        self.0.sleep(std::time::Duration::from_secs(30)).await;
+        self.0.sleep(Duration::from_secs(30)).await;
         Ok(Answer::from_output(json!("slow answer")))
     }
 }
@@ -98,11 +100,43 @@ async fn leaves_behind(
     let LeftBehind { outcomes, clock } = LeftBehind::clone(&left);
     let time = clock.clone();
     tokio::spawn(clock.track(Box::pin(async move {
-        time.sleep(std::time::Duration::from_secs(1)).await;
+        time.sleep(Duration::from_secs(1)).await;
         let late = operators.dispatch("slow", Task::text("x"), Context::root()).await;
         outcomes.lock().unwrap().push(late.map_or_else(|error| error.code(), |_| "answered"));
     })));
     Ok("answered".into())
+}
+
+/// Leaves a task behind that makes requests of its caller once it has returned, and once the caller's run is over.
+struct Leaver {
+    clock: VirtualClock,
+    answers: Mutex<Option<oneshot::Sender<Vec<String>>>>,
+}
+
+#[async_trait]
+impl Operator for Leaver {
+    fn name(&self) -> &str {
+        "leaver"
+    }
+    async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
+        let (caller, time) = (context.caller.clone().unwrap(), self.clock.clone());
+        let done = self.answers.lock().unwrap().take().unwrap();
+        tokio::spawn(self.clock.track(Box::pin(async move {
+            let mut answers = Vec::new();
+            for wait in [1, 120] {
+                time.sleep(Duration::from_secs(wait)).await;
+                let asks = Box::pin(async {
+                    (caller.more(0).await, caller.retry(9).await.map_err(|error| error.code()))
+                });
+                answers.push(match select(asks, time.sleep(Duration::from_secs(3_600))).await {
+                    Either::Left((answers, _)) => format!("{answers:?}"),
+                    Either::Right(_) => "no answer in an hour".to_owned(),
+                });
+            }
+            done.send(answers).unwrap();
+        })));
+        Ok(Answer::from_output(json!("left")))
+    }
 }
 
 fn lead(bench: &Bench, tool: &str, arguments: Value) -> AgentBuilder {
@@ -185,6 +219,31 @@ async fn dispatch_behind_its_call_is_refused() {
     let answer = dispatch(&bench, agent.state(left)).await.unwrap();
     assert_eq!(answer.stop, Stop::Completed);
     assert_eq!(*outcomes.lock().unwrap(), ["orch.dispatch_failed"]);
+}
+
+/// Spec: O2. Nor does it wait for ever.
+#[tokio::test]
+async fn requests_behind_a_return_are_answered() {
+    let bench = Bench::new();
+    let (sender, answers) = oneshot::channel();
+    let leaver = Leaver { clock: bench.clock.clone(), answers: Mutex::new(Some(sender)) };
+    let lead = lead(&bench, "leaver", json!({ "input": "x" }));
+    let orchestrator = LocalOrchestrator::builder()
+        .clock(Arc::new(bench.clock.clone()))
+        .operator(lead.tool(OperatorTool::new("leaver", "Leaves.")).build().unwrap())
+        .operator(leaver)
+        .build()
+        .unwrap();
+    let (answer, answers) = on(&bench, async move {
+        let dispatch = orchestrator.dispatch("lead", Task::text("go"), Context::root());
+        (dispatch.await, answers.await.unwrap())
+    })
+    .await;
+    assert_eq!(answer.unwrap().stop, Stop::Completed);
+    assert_eq!(answers, ["(None, Ok(()))", "(None, Err(\"orch.dispatch_failed\"))"]);
+    let attempts = events_of(&bench, "lead").await.into_iter();
+    let attempts = attempts.filter(|event| event.kind.event_type() == "operator.dispatched");
+    assert_eq!(attempts.count(), 1);
 }
 
 /// Spec: O3. Nothing would resume it.
