@@ -1,6 +1,7 @@
 //! Copies of runs that are over.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use backstop_event_log::{EventLog, RunFilter, RunState};
 use backstop_react::{Budget, ForkRequest, ResumeError, replay};
@@ -11,6 +12,7 @@ use layer0::usage::BudgetIncrease;
 use serde_json::json;
 
 use crate::bench::*;
+use crate::intercepted::InterceptedLog;
 
 /// Spec: D7, D12. A copy that is over goes on from its end with an input, after a completed run too;
 /// without one nothing is copied.
@@ -74,4 +76,38 @@ async fn fork_of_an_exhausted_run_needs_more_budget() {
     assert_eq!(refused.code(), "run.not_reopenable");
     let copy = agent.fork(fork.budget(BudgetIncrease::new().model_calls(1))).await.unwrap();
     assert_eq!((copy.text(), copy.usage.model_attempts), ("3", 2));
+}
+
+/// Spec: D1, D7. A copy has the rows that were verified, not those of another read.
+#[tokio::test]
+async fn fork_copies_only_verified_records() {
+    let mut refused = 0;
+    for changed in 1..=6 {
+        let bench = Bench::new();
+        let whole = bench.run(bench.agent(vec![says("3")])).await.unwrap();
+        let original = bench.events(&whole.run_id).await;
+        let reads = AtomicU32::new(0);
+        let log = InterceptedLog::changing(&bench.log, move |records| {
+            if reads.fetch_add(1, Ordering::SeqCst) + 1 == changed {
+                records.iter_mut().for_each(|record| record.schema += 1);
+            }
+        });
+        let agent = bench.agent(vec![says("4")]).shared_log(Arc::new(log) as Arc<dyn EventLog>);
+        let agent = agent.build().unwrap();
+        let fork = ForkRequest::new(whole.run_id.clone(), 2).input("and now?");
+        match agent.fork(fork).await {
+            Err(error) => {
+                assert_eq!(error.code(), "log.tampered", "read {changed}");
+                assert_eq!(bench.log.runs(RunFilter::default()).await.unwrap().len(), 1);
+                refused += 1;
+            }
+            Ok(copy) => {
+                let events = bench.events(&copy.run_id).await;
+                for (event, before) in events.iter().zip(&original[..2]) {
+                    assert_eq!((&event.kind, event.hash), (&before.kind, before.hash));
+                }
+            }
+        }
+    }
+    assert_eq!(refused, 2, "one read is followed, one is copied");
 }

@@ -28,6 +28,8 @@ pub(crate) struct InterceptedLog {
     log: Arc<MemoryLog>,
     before: Interceptor,
     lease: Option<Arc<dyn Lease>>,
+    /// Changes the records of each read.
+    change: Box<dyn Fn(&mut [Record]) + Send + Sync>,
 }
 
 impl InterceptedLog {
@@ -35,7 +37,16 @@ impl InterceptedLog {
         log: &Arc<MemoryLog>,
         before: impl Fn(Access) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { log: Arc::clone(log), before: Box::new(before), lease: None }
+        let (before, change) = (Box::new(before), Box::new(|_: &mut [Record]| {}));
+        Self { log: Arc::clone(log), before, lease: None, change }
+    }
+
+    /// Changes the records of each read, as somebody who writes into the store would.
+    pub(crate) fn changing(
+        log: &Arc<MemoryLog>,
+        change: impl Fn(&mut [Record]) + Send + Sync + 'static,
+    ) -> Self {
+        Self { change: Box::new(change), ..Self::failing(log, |_| None) }
     }
 
     /// Lets the process act under this lease.
@@ -82,7 +93,9 @@ impl EventLog for InterceptedLog {
     }
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         (self.before)(Access::Records).await?;
-        self.log.records(run, from_seq).await
+        let mut records = self.log.records(run, from_seq).await?;
+        (self.change)(&mut records);
+        Ok(records)
     }
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         self.log.runs(filter).await

@@ -244,9 +244,8 @@ async fn ledger_holds_no_secret() {
     }
 }
 
-/// Spec: T16. Numbers that say the same are one key.
-#[tokio::test]
-async fn keys_compare_numbers_exactly() {
+/// Returns how often the tool has paid after each call, for these invoices.
+async fn payments_for(invoices: Vec<Value>) -> Vec<usize> {
     let bench = Bench::new();
     let counted = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&counted);
@@ -255,19 +254,32 @@ async fn keys_compare_numbers_exactly() {
         async { Ok::<_, ToolError>("paid") }
     });
     let store = state(&bench);
-    let numbers = [json!(7), json!(7.0), json!(7.5), json!("7")];
-    let payments: Vec<usize> = {
-        let mut payments = Vec::new();
-        for number in numbers {
-            let ask = calls([call("c1", "pay", json!({ "invoice": number }))]);
-            let agent = bench.agent(vec![ask, says("done")]);
-            let agent = agent.tool(tool.clone().map_spec(invoice));
-            bench.run(agent.shared_state_store(Arc::clone(&store))).await.unwrap();
-            payments.push(counted.load(Ordering::SeqCst));
-        }
-        payments
-    };
-    assert_eq!(payments, [1, 1, 2, 3]);
+    let mut payments = Vec::new();
+    for invoice_id in invoices {
+        let ask = calls([call("c1", "pay", json!({ "invoice": invoice_id }))]);
+        let agent = bench.agent(vec![ask, says("done")]);
+        let agent = agent.tool(tool.clone().map_spec(invoice));
+        bench.run(agent.shared_state_store(Arc::clone(&store))).await.unwrap();
+        payments.push(counted.load(Ordering::SeqCst));
+    }
+    payments
+}
+
+/// Spec: T16. Numbers that say the same are one key.
+#[tokio::test]
+async fn keys_compare_numbers_exactly() {
+    let numbers = vec![json!(7), json!(7.0), json!(7.5), json!("7")];
+    assert_eq!(payments_for(numbers).await, [1, 1, 2, 3]);
+}
+
+/// Spec: T16. The tool gets them as they are, so that what it takes for two values is two keys.
+#[tokio::test]
+async fn keys_compare_strings_by_code_points() {
+    let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+    let strings =
+        [composed, decomposed, composed, "CAF\u{c9}", "caf\u{e9} ", "\u{2126}", "\u{3a9}"];
+    let payments = payments_for(strings.map(Value::from).to_vec()).await;
+    assert_eq!(payments, [1, 2, 2, 3, 4, 5, 6]);
 }
 
 /// Spec: T14, T16. What a person says of a call settles its key.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, RunState};
+use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, RunFilter, RunState};
 use backstop_provider::ScriptedAnswer;
-use backstop_react::{AgentBuilder, ApprovalRequest, Approver, RunRequest};
-use backstop_tool::{ToolError, tool};
+use backstop_react::{AgentBuilder, ApprovalRequest, Approver, RunOutcome, RunRequest};
+use backstop_tool::{ToolContext, ToolError, tool};
 use futures_util::future::{Either, select};
+use layer0::event::EventKind;
 use layer0::stop::Stop;
 use serde_json::json;
 
@@ -36,43 +37,79 @@ impl Approver for Undecided {
     }
 }
 
-fn root_of_undecided(bench: &Bench, decides: Decides) -> AgentBuilder {
-    let child = bench.agent(vec![ScriptedAnswer::calling("pay", json!({})), says("end")]);
+/// Asks a person which day it is to be.
+#[tool(name = "plan")]
+async fn plan(context: &ToolContext) -> Result<String, ToolError> {
+    Ok(format!("{:?}", context.ask_person("Which day?", json!({ "type": "object" })).await?))
+}
+
+fn root_of_undecided(bench: &Bench, tool: &str, decides: Decides) -> AgentBuilder {
+    let child = bench.agent(vec![ScriptedAnswer::calling(tool, json!({})), says("end")]);
     let approver = Undecided(bench.clock.clone(), decides);
-    let child = child.name("child").tool(pay).approver(approver).build().unwrap();
+    let child = child.name("child").tool(pay).tool(plan).approver(approver).build().unwrap();
     let root = vec![ScriptedAnswer::calling("child", json!({ "input": "x" })), says("root end")];
     bench.agent(root).name("root").tool(child.as_tool("Pays."))
 }
 
-async fn check_undecided(how: &str, decides: Decides) {
-    let bench = Bench::new();
-    let (root, clock) = (root_of_undecided(&bench, decides).build().unwrap(), bench.clock.clone());
+/// Runs a root whose child calls this tool, and returns how the root ended.
+async fn end_of_undecided(bench: &Bench, tool: &str, how: &str, decides: Decides) -> RunOutcome {
+    let root = root_of_undecided(bench, tool, decides).build().unwrap();
+    let clock = bench.clock.clone();
     let request = RunRequest::new("go").run("run_root".into());
-    let run = on(&bench, async move {
+    let run = on(bench, async move {
         let an_hour = clock.sleep(Duration::from_secs(3_600));
         match select(Box::pin(root.run(request)), an_hour).await {
             Either::Left((outcome, _)) => Some(outcome),
             Either::Right(_) => None,
         }
     });
-    let outcome = run.await.unwrap_or_else(|| panic!("an approver that {how}: it never ends"));
-    assert_eq!(outcome.unwrap().stop, Stop::WaitingApproval, "an approver that {how}");
+    run.await.unwrap_or_else(|| panic!("an approver that {how}: it never ends")).unwrap()
+}
+
+async fn check_undecided(how: &str, decides: Decides) {
+    let bench = Bench::new();
+    let outcome = end_of_undecided(&bench, "pay", how, decides).await;
+    assert_eq!(outcome.stop, Stop::WaitingApproval, "an approver that {how}");
     let open = bench.log.open_approvals().await.unwrap();
     assert_eq!(open.len(), 1, "an approver that {how}: it stays open");
     let root = bench.log.summary(&"run_root".into()).await.unwrap().unwrap();
     assert_eq!(root.state, RunState::WaitingApproval);
 }
 
+const WAYS: [(&str, Decides); 3] = [
+    ("says nothing", || None),
+    ("panics", || panic!("no terminal")),
+    ("gives arguments that do not fit", || {
+        let arguments = layer0::JsonText::parse("5").unwrap();
+        Some(Decision::approve("ops").with_arguments(arguments))
+    }),
+];
+
 /// Spec: A1, O2. A run that nothing else can be done for ends as waiting, below another one too.
 #[tokio::test]
 async fn tree_without_a_decision_ends_waiting() {
-    check_undecided("says nothing", || None).await;
-    check_undecided("panics", || panic!("no terminal")).await;
-    check_undecided("changes arguments to what does not fit", || {
-        let arguments = layer0::JsonText::parse("5").unwrap();
-        Some(Decision::approve("ops").with_arguments(arguments))
-    })
-    .await;
+    for (how, decides) in WAYS {
+        check_undecided(how, decides).await;
+    }
+}
+
+/// Spec: A3, O2. A call that asks while it runs learns that nobody is there, below another run too.
+#[tokio::test]
+async fn child_that_asks_nobody_goes_on() {
+    for (how, decides) in WAYS {
+        let bench = Bench::new();
+        let outcome = end_of_undecided(&bench, "plan", how, decides).await;
+        assert_eq!((outcome.text(), &outcome.stop), ("root end", &Stop::Completed), "{how}");
+        assert!(bench.log.open_approvals().await.unwrap().is_empty(), "{how}");
+        let runs = bench.log.runs(RunFilter::new()).await.unwrap();
+        let child = runs.into_iter().find(|run| &*run.agent == "child").unwrap();
+        let events = bench.events(&child.run).await;
+        let answer = events.iter().find_map(|event| match &event.kind {
+            EventKind::ToolResponded(answer) => Some(answer.output.display_text().into_owned()),
+            _ => None,
+        });
+        assert_eq!(answer.as_deref(), Some("NobodyThere"), "{how}");
+    }
 }
 
 /// Agrees, and counts how often it is asked.
