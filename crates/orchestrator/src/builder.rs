@@ -42,11 +42,12 @@ pub struct LocalOrchestratorBuilder {
 impl LocalOrchestrator {
     /// Returns a builder without operators.
     pub fn builder() -> LocalOrchestratorBuilder {
-        let reopen = RetryConfig::new().attempts(2).deadline(Duration::MAX);
+        // The deadline of model calls would leave an operator that takes longer with one attempt.
+        let retry = RetryConfig::new().deadline(Duration::MAX);
         LocalOrchestratorBuilder {
             operators: Vec::new(),
-            retry: RetryConfig::default(),
-            reopen,
+            retry,
+            reopen: retry.attempts(2),
             jitter: Jitter::Random,
             clock: Arc::new(SystemClock),
             log: None,
@@ -70,7 +71,8 @@ impl LocalOrchestratorBuilder {
         self
     }
 
-    /// Sets the retries of dispatches of operators that start again from the beginning.
+    /// Sets the retries of dispatches of operators that start again from the beginning; 3 attempts without a deadline by
+    /// default. The deadline of a dispatch holds for all its attempts.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
         self.retry = retry;
         self

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::MemoryLog;
+use backstop_orchestrator::Parallel;
 use backstop_provider::ScriptedAnswer;
 use backstop_react::Agent;
 use futures_util::future::join;
@@ -25,15 +26,21 @@ use crate::workflow_bounds::model_calls;
 use crate::workflows::workflow;
 use crate::{builder, on, start};
 
-/// A caller that notes each request for more, and grants one model call unless it refuses.
+/// A caller that notes each request for more, and grants some model calls after a while unless it refuses.
 struct Giver {
     asked: Mutex<Vec<u32>>,
     refuses: u32,
+    grants: u32,
+    clock: VirtualClock,
 }
 
 impl Giver {
-    fn new(refuses: u32) -> Arc<Self> {
-        Arc::new(Self { asked: Mutex::default(), refuses })
+    fn new(clock: &VirtualClock, refuses: u32) -> Arc<Self> {
+        Self::granting(clock, refuses, 1)
+    }
+
+    fn granting(clock: &VirtualClock, refuses: u32, grants: u32) -> Arc<Self> {
+        Arc::new(Self { asked: Mutex::default(), refuses, grants, clock: clock.clone() })
     }
 }
 
@@ -45,7 +52,8 @@ impl Caller for Giver {
     }
     async fn more(&self, given: u32) -> Option<Allowance> {
         self.asked.lock().unwrap().push(given);
-        (given >= self.refuses).then(|| model_calls(1))
+        self.clock.sleep(Duration::from_secs(1)).await;
+        (given >= self.refuses).then(|| model_calls(self.grants))
     }
     async fn retry(&self, _: u32) -> Result<(), OrchError> {
         Ok(())
@@ -53,19 +61,20 @@ impl Caller for Giver {
 }
 
 /// An agent that calls its tool so many times.
-fn talker(clock: &VirtualClock, log: &Arc<MemoryLog>, calls: u32) -> Agent {
+fn talker(name: &str, clock: &VirtualClock, log: &Arc<MemoryLog>, calls: u32) -> Agent {
     let n = AtomicU32::new(0);
     let talker = agent(clock, log, move |_| match n.fetch_add(1, Ordering::SeqCst) {
         at if at >= calls => ScriptedAnswer::saying("done"),
         at => ScriptedAnswer::calling("pay", json!({ "at": at })),
     });
-    talker.name("talker").tool(pay).state(Arc::<AtomicU32>::default()).build().unwrap()
+    talker.name(name).tool(pay).state(Arc::<AtomicU32>::default()).build().unwrap()
 }
 
 /// Spec: B1. A grant is given once: to an operator without a record, or to those below it.
 #[tokio::test]
 async fn grant_goes_to_one_of_operator_and_runs() {
-    let (clock, log, giver) = (start(), Arc::new(MemoryLog::new()), Giver::new(0));
+    let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+    let giver = Giver::new(&clock, 0);
     let code = own("own", |task, context: Context| async move {
         let caller = context.caller.clone().unwrap();
         let own = (caller.more(0).await, caller.more(0).await, caller.more(1).await);
@@ -73,7 +82,7 @@ async fn grant_goes_to_one_of_operator_and_runs() {
         context.dispatch("talker", task).await
     });
     let orchestrator =
-        builder(&clock).operator(talker(&clock, &log, 2)).operator(code).build().unwrap();
+        builder(&clock).operator(talker("talker", &clock, &log, 2)).operator(code).build().unwrap();
     let mut context = Context::root();
     (context.allowance, context.caller) = (Some(model_calls(1)), Some(Arc::clone(&giver) as _));
     let answer =
@@ -85,14 +94,15 @@ async fn grant_goes_to_one_of_operator_and_runs() {
 /// Spec: B1, O6. A request that was refused is over, in the process that made it as in a later one.
 #[tokio::test]
 async fn refused_request_is_not_made_again() {
-    let (clock, log, giver) = (start(), Arc::new(MemoryLog::new()), Giver::new(1));
+    let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+    let giver = Giver::new(&clock, 1);
     let code = own("own", |task: Task, context| async move {
         let first = context.step("one").dispatch("talker", task.clone()).await?;
         assert_eq!(first.stop.reason().unwrap(), *"budget.model_calls");
         context.step("two").dispatch("talker", task).await
     });
     let orchestrator = builder(&clock)
-        .operator(talker(&clock, &log, 1))
+        .operator(talker("talker", &clock, &log, 1))
         .operator(workflow(code, &clock, &log))
         .build()
         .unwrap();
@@ -102,6 +112,30 @@ async fn refused_request_is_not_made_again() {
         on(&clock, async move { orchestrator.dispatch("own", Task::text("x"), context).await });
     assert_eq!(answer.await.unwrap().stop, Stop::Completed);
     assert_eq!(*giver.asked.lock().unwrap(), [0, 1]);
+}
+
+/// Spec: B1, O2. Steps that have used up what they got at the same time share one grant.
+#[tokio::test]
+async fn steps_that_want_more_ask_once() {
+    for name in ["line", "plain"] {
+        let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+        let giver = Giver::granting(&clock, 0, 8);
+        let both = |name| Parallel::new(name, ["left", "right"]);
+        let orchestrator = builder(&clock)
+            .operator(talker("left", &clock, &log, 2))
+            .operator(talker("right", &clock, &log, 2))
+            .operator(workflow(both("line"), &clock, &log))
+            .operator(both("plain"))
+            .build()
+            .unwrap();
+        let mut context = Context::root();
+        (context.allowance, context.caller) = (Some(model_calls(4)), Some(Arc::clone(&giver) as _));
+        let dispatch =
+            async move { orchestrator.dispatch(name, Task::text("x"), context).await.unwrap() };
+        let answer = on(&clock, dispatch).await;
+        assert_eq!((answer.stop, answer.usage.model_attempts), (Stop::Completed, 6), "{name}");
+        assert_eq!(*giver.asked.lock().unwrap(), [0], "{name}");
+    }
 }
 
 /// An operator that waits, suspends with an answer when asked to, and takes a while for that.

@@ -9,12 +9,16 @@ mod detached;
 mod grants;
 mod own_work;
 mod parked;
+mod parked_time;
+mod paths;
 mod process;
 mod refused;
 mod schemas;
 mod sessions;
 mod signals;
+mod supervising;
 mod tap;
+mod undecided;
 mod waits;
 mod workflow_adopting;
 mod workflow_bounds;
@@ -115,6 +119,29 @@ async fn a_transient_failure_is_dispatched_again() {
     let (flaky, runs) = operator("flaky", |run| match run {
         1 | 2 => Err(OperatorError::Retryable("queue is full".into())),
         _ => Ok(json!("done")),
+    });
+    let orchestrator = builder(&clock).operator(flaky).build().unwrap();
+    let answer = on(&clock, async move {
+        orchestrator.dispatch("flaky", Task::text("x"), Context::root()).await
+    });
+    assert_eq!(answer.await.unwrap().output, "done");
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
+}
+
+/// Spec: O5. The time for attempts of a model call bounds no operator.
+#[tokio::test]
+async fn long_operators_are_tried_again() {
+    let (clock, runs) = (start(), Arc::<AtomicU32>::default());
+    let (time, count) = (clock.clone(), Arc::clone(&runs));
+    let flaky = process::own("flaky", move |_, _| {
+        let (time, count) = (time.clone(), Arc::clone(&count));
+        async move {
+            time.sleep(Duration::from_secs(600)).await;
+            match count.fetch_add(1, Ordering::SeqCst) {
+                0 | 1 => Err(OperatorError::Retryable("queue is full".into())),
+                _ => Ok(Answer::from_output(json!("done"))),
+            }
+        }
     });
     let orchestrator = builder(&clock).operator(flaky).build().unwrap();
     let answer = on(&clock, async move {
