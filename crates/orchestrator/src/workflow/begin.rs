@@ -342,7 +342,7 @@ impl Recorder {
 /// by its caller's failure.
 fn is_tried_again(summary: &RunSummary, context: &Context) -> bool {
     let can_be = summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
-    can_be && context.attempt > 1 && summary.reopens + 1 < context.attempt
+    can_be && context.attempt > 1 && summary.reopens.saturating_add(1) < context.attempt
 }
 
 fn millis(time: Duration) -> u64 {

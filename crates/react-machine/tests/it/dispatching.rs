@@ -93,6 +93,42 @@ fn dispatch_is_numbered_and_serves_one_call() {
     }
 }
 
+/// Spec: E11. A record may hold any number.
+#[test]
+fn largest_attempt_of_a_record_is_the_last() {
+    let mut script = at_work(&["below", "below"]);
+    script.dispatch("c0", "run_a");
+    for (call, run) in [("c0", "run_a"), ("c1", "run_b")] {
+        let mut last = dispatched(call, run);
+        last.attempt = u32::MAX;
+        script.take(last.clone());
+        let most = u32::MAX;
+        let refused = format!("`operator.dispatched` numbered {most}, expected {most}");
+        assert_eq!(script.refusal(last), refused);
+    }
+    let attempts = script.machine.open_dispatches().iter().map(|open| open.attempt);
+    assert_eq!(attempts.collect::<Vec<_>>(), [u32::MAX, u32::MAX]);
+    let model = ModelAttempted::new(1, u32::MAX, "m");
+    let mut asked = Script::new(agent());
+    assert_eq!(
+        asked.refusal(model),
+        format!("`model.attempted` numbered {}, expected 1", u32::MAX)
+    );
+}
+
+/// Spec: E11, B1
+#[test]
+fn deepest_run_of_a_record_dispatches_nothing() {
+    let mut started = crate::world::started();
+    started.depth = u32::MAX;
+    let mut script = Script::start(agent(), started);
+    script.call(&["below"]);
+    script.begin("c0", "below");
+    let refused = script.machine.grant(script.at(), &"c0".into(), true, None).unwrap_err();
+    let deep = format!("it would be {} levels deep, 8 are allowed", u32::MAX);
+    assert_eq!((refused.reason.as_str(), refused.message), ("orch.depth", deep));
+}
+
 /// Spec: O2, A1
 #[test]
 fn run_waits_once_all_below_does() {

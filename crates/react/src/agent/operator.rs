@@ -127,8 +127,9 @@ impl Agent {
         // A retried workflow also resumes the child runs that it stopped when it failed.
         let can_be_tried_again =
             summary.state == RunState::Failed || summary.outcome == Some(Outcome::Cancelled);
-        let is_another_attempt =
-            context.attempt > 1 && can_be_tried_again && summary.reopens + 1 < context.attempt;
+        let is_another_attempt = context.attempt > 1
+            && can_be_tried_again
+            && summary.reopens.saturating_add(1) < context.attempt;
         if is_another_attempt {
             let mut reopen = ReopenRequest::new(run.clone()).cancelled_by(cancellation);
             // A retried run keeps the definition it began with.

@@ -204,7 +204,7 @@ impl Episode {
             return Ok(());
         }
         if is_tried_again {
-            dispatched.attempt += 1;
+            dispatched.attempt = dispatched.attempt.saturating_add(1);
         }
         let signals = Signals::default();
         let opening = DispatchOpening {
