@@ -26,6 +26,10 @@ const ANSWER: &str = "tool.responded";
 const CODES: [&str; 2] = [layer0::code::TOOL_APPROVAL_DENIED, layer0::code::TOOL_INTERRUPTED];
 
 /// The content of one append: records of one run, and the summary after them.
+///
+/// A log stores the summary as given, because computing it would need the earlier records at each append. Whoever makes
+/// a batch has to give the fold of the records: [`RunWriter`](crate::RunWriter) does, and a copy takes the row that was
+/// verified with the records. [`verify_run`](crate::verify_run) finds any other summary.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Batch {
@@ -35,7 +39,7 @@ pub struct Batch {
     pub epoch: u64,
     /// The records, in order and without a gap; empty if the batch only moves a subscription.
     pub records: Vec<Record>,
-    /// The summary after the records.
+    /// The summary after the records: the fold of all records of the run.
     pub summary: RunSummary,
     /// The rows of the run's inbox that the records contain; the append removes them.
     pub taken: Vec<u64>,
