@@ -155,6 +155,7 @@ pub fn reopened_event_log(
             reopened::keeps_settlements,
             reopened::keeps_subscriptions,
             reopened::keeps_the_last_root,
+            reopened::wakes_again_while_a_request_waits,
         ],
     )
 }

@@ -14,7 +14,7 @@ use super::history::{
 };
 use crate::contract::approvals::asked;
 use crate::contract::subscriptions::{begin_segment, move_to, subscription};
-use crate::contract::suite::Open;
+use crate::contract::suite::{Open, woken};
 
 type Place = Open<dyn EventLog>;
 
@@ -54,6 +54,20 @@ pub(super) async fn keeps_requests(place: Place) {
     let (inbox, open) = (log.inbox(&"run_1".into()).await, log.open_approvals().await);
     assert_eq!((inbox.expect("it is read"), open.expect("they are read")), before);
     assert_eq!((before.0.len(), before.1.len()), (1, 1));
+}
+
+/// A log that outlives its process may fail to be read, and nothing but its watch makes a writer read again.
+pub(super) async fn wakes_again_while_a_request_waits(place: Place) {
+    let (here, there) = (place().await, place().await);
+    let _writer = open(&here, "run_1", "s", 10).await;
+    let mut watches = [&here, &there].map(|log| log.watch_inbox(&"run_1".into()));
+    assert!(send(&*here, input("run_1", "go on"), 11).await);
+    // At first a watch is ready, then for the request.
+    for _ in 0..4 {
+        for watch in &mut watches {
+            woken("a request that nobody has taken wakes again", watch.wait_for_change()).await;
+        }
+    }
 }
 
 /// A row that replaced an accepted request would lose it.
