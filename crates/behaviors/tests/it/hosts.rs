@@ -1,12 +1,18 @@
 //! Several hosts on one log, and hosts that end during a delivery.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 
-use backstop_behaviors::behavior;
+use backstop_behaviors::{BehaviorError, Serving, behavior};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use layer0::event::EventKind;
 
-use super::{Seen, host, memory, noting, opened, places, record, settled, short_while, warn};
+use super::{
+    Seen, host, memory, noting, opened, places, record, settled, short_while, types, warn,
+};
 
 /// Spec: X2
 #[tokio::test(flavor = "multi_thread")]
@@ -82,4 +88,62 @@ async fn open_delivery_is_made_again() {
     let events = record(&log, "b", 1).await;
     let ends = events.iter().filter(|event| matches!(event.kind, EventKind::BehaviorCompleted(_)));
     assert_eq!(ends.count(), 6, "each end is recorded once");
+}
+
+/// A failure that stops its host when its text is written: the delivery has ended, and that is not durable yet.
+#[derive(Clone, Default)]
+struct StopsHost {
+    serving: Arc<Mutex<Option<Serving>>>,
+    stopping: Arc<Mutex<Option<BoxFuture<'static, ()>>>>,
+}
+
+impl fmt::Display for StopsHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(serving) = self.serving.lock().unwrap().take() {
+            let mut stopping = serving.stop().boxed();
+            let polled = stopping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it waits for this subscription");
+            *self.stopping.lock().unwrap() = Some(stopping);
+        }
+        f.write_str("no desk")
+    }
+}
+
+impl fmt::Debug for StopsHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StopsHost")
+    }
+}
+
+impl std::error::Error for StopsHost {}
+
+/// Spec: X2, X3
+#[tokio::test(flavor = "multi_thread")]
+async fn end_before_a_stop_is_recorded() {
+    let (log, failure) = (memory(), StopsHost::default());
+    let fails = failure.clone();
+    let failing = behavior("b", "warning".parse().unwrap(), move |_, _| {
+        let failure = fails.clone();
+        async move { Err(BehaviorError::other(failure)) }
+    });
+    let serving = host(&log).behavior(failing).build().unwrap().serve();
+    opened(&log, &["b"]).await;
+    *failure.serving.lock().unwrap() = Some(serving);
+    warn(&log, "run_1", 2).await;
+    let stopping = loop {
+        let stopping = failure.stopping.lock().unwrap().take();
+        match stopping {
+            Some(stopping) => break stopping,
+            None => short_while().await,
+        }
+    };
+    stopping.await;
+    let events = record(&log, "b", 1).await;
+    let ended = ["subscription.opened", "behavior.delivered", "behavior.failed"];
+    assert_eq!(types(&events)[..3], ended);
+    let seen = Seen::default();
+    let next = host(&log).behavior(noting("b", "warning", &seen)).build().unwrap().serve();
+    settled(&next).await;
+    next.stop().await;
+    assert_eq!(places(&seen), [("run_1".to_owned(), 2)], "what had ended is not made again");
 }
