@@ -14,6 +14,7 @@ mod links;
 mod manifests;
 mod names;
 mod prose;
+mod published;
 mod raw_json;
 pub(crate) mod syntax;
 mod tiers;
@@ -37,6 +38,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(tiers::check(&workspace.members));
     findings.extend(footprint::check(&workspace.members, &workspace.graph));
     findings.extend(manifests::check(&workspace.members));
+    findings.extend(published::check(&workspace.members, |path| root.join(path).exists()));
     let page = |path: &str| workspace.pages.get(path).map(String::as_str);
     findings.extend(docs::dependencies(&workspace.manifest, page(docs::DEPENDENCIES)));
     findings.extend(docs::architecture(&workspace.members, page(docs::ARCHITECTURE)));

@@ -110,6 +110,7 @@ mod service;
 mod timeout;
 
 pub use backoff::{Jitter, RetryConfig};
+pub use backstop_clock::{Clock, SystemClock};
 pub use breaker::service::{BreakerLayer, CircuitBreaker};
 pub use breaker::{Breaker, BreakerConfig};
 pub use budget::RetryBudget;
@@ -119,3 +120,8 @@ pub use rate::{RateLimit, RatePermit};
 pub use request::{FailedAttempt, RetryRequest};
 pub use service::{RetryLayer, RetryService};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};
+
+/// The README's program, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -65,7 +65,7 @@ fn resume_example_goes_on() {
 /// Each is short enough to be read at once; what is longer has a folder and pages of its own.
 #[test]
 fn examples_stay_below_40_lines() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ fn pages_print_the_first_examples() {
         ("README.md", "anthropic", "```rust,no_run\nuse {}```\n\nIt prints"),
         ("docs/getting-started.md", "hello", "```rust\nuse {}```"),
     ] {
-        let (shown, program) = (page(shown), page(&format!("examples/{example}.rs")));
+        let (shown, program) = (page(shown), page(&format!("crates/backstop/examples/{example}.rs")));
         let (_, program) = program.split_once("\n\nuse ").unwrap();
         assert!(shown.contains(&answer.replace("{}", program)), "examples/{example}.rs");
     }
