@@ -55,6 +55,12 @@ pub(crate) enum XtaskError {
     /// `cargo metadata` failed.
     #[error("cannot read the workspace's metadata")]
     Metadata(#[source] cargo_metadata::Error),
+    /// A release would fail, or would publish something wrong.
+    #[error("the release is not ready: {}", reasons.join("; "))]
+    NotReady {
+        /// The reasons.
+        reasons: Vec<String>,
+    },
     /// A page is not what it is written from.
     #[error("`{page}` is out of date at line {line}")]
     PageStale {
@@ -149,6 +155,7 @@ impl XtaskError {
                 "`cargo tree -e normal -p backstop` says what brings them: make it a feature"
                     .to_owned(),
             ),
+            Self::NotReady { .. } => Some("docs/releasing.md has the procedure".to_owned()),
             Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
             Self::Prices(_) => Some("`python3 -m pip download litellm` may say why".to_owned()),
             Self::PricesDiffer { .. } => Some(

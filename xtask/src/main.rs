@@ -2,7 +2,7 @@
 //!
 //! Each task is a module: [`api`] lists public APIs, [`mod@bench`] measures, [`browser`] opens the page of a run,
 //! [`ci`] runs all checks for a change, [`mutate`] changes code to see whether a test notices, [`prices`] compares
-//! known prices, [`tidy`] checks the house rules that no compiler knows, [`errors_page`] writes the table of codes,
+//! known prices, [`release`] shows what a release would publish, [`tidy`] checks the house rules that no compiler knows, [`errors_page`] writes the table of codes,
 //! [`events_page`] that of events, [`rules_page`] the tests of each rule. The tasks change no file other than these
 //! pages.
 
@@ -21,6 +21,7 @@ mod mutate;
 mod others;
 mod page;
 mod prices;
+mod release;
 mod rules_page;
 mod tidy;
 mod weight;
@@ -90,6 +91,12 @@ enum Task {
     Mutate(mutate::MutateOptions),
     /// Compare the table of known prices with that of the PyPI package litellm
     Prices,
+    /// Show what a release would publish and whether it is ready: order, tag, changelog, interfaces, packages
+    Release {
+        /// Publish nothing. The workflow of a tag publishes: docs/releasing.md
+        #[arg(long, required = true)]
+        dry_run: bool,
+    },
     /// List which scenarios and tests hold each rule, in target/rules.md, from their `Spec:` lines
     Rules {
         /// Write nothing; fail if nothing holds a rule
@@ -116,6 +123,7 @@ fn main() -> ExitCode {
         Task::Language { worst } => tidy::language::run(root, worst),
         Task::Mutate(options) => mutate::run(root, &options),
         Task::Prices => prices::check(root),
+        Task::Release { .. } => release::rehearse(root),
         Task::Rules { check: true } => rules_page::check(root),
         Task::Rules { check: false } => rules_page::write(root),
         Task::Test => ci::test(root),

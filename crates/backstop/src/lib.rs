@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! LLM agents whose failures have one place to land.
 //!
 //! This crate is the facade: it re-exports what applications use and adds no logic. Each part is a crate of its own

@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools that an agent file can name: own commands, and the built-in tools.
 //!
 //! A [`CommandTool`] runs a program with the arguments as one line of JSON on its standard input, and a [`Shell`] runs

@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools of MCP servers (the Model Context Protocol), over stdio or streamable HTTP.
 //!
 //! An [`McpServer`] describes a server; [`McpServer::connect`] gives an [`McpClient`], a

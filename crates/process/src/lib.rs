@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Effects of a process on its machine and beyond: it starts programs, fetches credentials that are
 //! kept elsewhere, and sends requests.
 //!

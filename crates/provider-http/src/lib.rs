@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Shared parts of the HTTP provider adapters: one provider and its builder, one client, timeouts
 //! by phase, server-sent events, retry delays, and the table that classifies failures.
 //!

@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! The ReAct operator: a model, its tools, and the loop between them, under the failure model.
 //!
 //! [`Agent`] is the type to build and run. A run ends in `Ok` with a [`RunOutcome`] (completed, or stopped with a

@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools for tests, which no release contains: servers on loopback that answer, lie, hang and break off by script,
 //! samples of every known failure of a provider, and measurements for benchmarks.
 //!

@@ -1,3 +1,4 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools, the permission to call them, and the failures of calls.
 //!
 //! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON [`Arguments`]. A [`Toolset`] finds a tool, checks

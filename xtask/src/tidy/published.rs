@@ -42,16 +42,19 @@ fn find_mistakes(member: &Member) -> Vec<String> {
     if key("keywords").and_then(toml::Value::as_array).is_some_and(|all| all.len() > MAX_KEYWORDS) {
         mistakes.push(format!("more than {MAX_KEYWORDS} keywords"));
     }
-    let docs = key("metadata").and_then(|metadata| metadata.get("docs")?.get("rs")?.get("all-features"));
+    let docs =
+        key("metadata").and_then(|metadata| metadata.get("docs")?.get("rs")?.get("all-features"));
     if docs.and_then(toml::Value::as_bool) != Some(true) {
         mistakes.push("`[package.metadata.docs.rs]` does not say `all-features = true`".to_owned());
     }
     let tests = member.manifest.get("dev-dependencies");
     for dep in member.deps.iter().filter(|dep| dep.dev) {
         let stated = tests.and_then(|tests| tests.get(&dep.key));
-        let by_path = stated.is_some_and(|it| it.get("path").is_some() && it.get("version").is_none());
+        let by_path =
+            stated.is_some_and(|it| it.get("path").is_some() && it.get("version").is_none());
         if stated.is_some() && !by_path {
-            mistakes.push(format!("the dev-dependency `{}` is not stated by `path` alone", dep.key));
+            mistakes
+                .push(format!("the dev-dependency `{}` is not stated by `path` alone", dep.key));
         }
     }
     mistakes
@@ -86,7 +89,11 @@ mod tests {
         check_one(&format!("{WHOLE}{by_path}"), "", &[]);
         check_one(WHOLE, "README.md", &["the package has no `README.md`"]);
         check_one(WHOLE, "LICENSE-MIT", &["the package has no `LICENSE-MIT`"]);
-        check_one(&WHOLE.replace("keywords = [\"k\"]\n", ""), "", &["`[package]` has no `keywords`"]);
+        check_one(
+            &WHOLE.replace("keywords = [\"k\"]\n", ""),
+            "",
+            &["`[package]` has no `keywords`"],
+        );
         let many = "keywords = [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]";
         check_one(&WHOLE.replace("keywords = [\"k\"]", many), "", &["more than 5 keywords"]);
         check_one(
@@ -94,7 +101,9 @@ mod tests {
             "",
             &["`[package.metadata.docs.rs]` does not say `all-features = true`"],
         );
-        for stated in ["backstop-b.workspace = true", "backstop-b = { path = \"../b\", version = \"1\" }"] {
+        for stated in
+            ["backstop-b.workspace = true", "backstop-b = { path = \"../b\", version = \"1\" }"]
+        {
             check_one(
                 &format!("{WHOLE}[dev-dependencies]\n{stated}\n"),
                 "",
