@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changelog_names_the_version_or_has_unreleased_entries() {
+    fn changelog_names_the_version_or_has_unreleased_entries() {
         let unreleased =
             "# Changelog\n\n## Unreleased\n\n### New\n\n- a\n\n## 0.1.0 - 2026-01-01\n\n- b\n";
         assert_eq!(section(unreleased, "0.1.0"), Some(Section::Released));

@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! LLM agents whose failures have one place to land.
 //!
 //! This crate is the facade: it re-exports what applications use and adds no logic. Each part is a crate of its own
@@ -32,6 +31,8 @@
 //! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for
 //! [`Anthropic`], [`Bedrock`], [`Gemini`], [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with
 //! [`Database`]; compose agents with [`LocalOrchestrator`], and workflows of them with [`Workflow`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod errors;
 pub mod prelude;

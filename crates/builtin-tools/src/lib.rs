@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools that an agent file can name: own commands, and the built-in tools.
 //!
 //! A [`CommandTool`] runs a program with the arguments as one line of JSON on its standard input, and a [`Shell`] runs
@@ -10,6 +9,8 @@
 //! With the feature `http`, `HttpFetch` reads from servers whose addresses are allowed.
 //!
 //! A tool does not decide what is allowed: it declares the capabilities of a call, and the policy grants them.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod command;
 mod fs_list;

@@ -534,28 +534,20 @@ impl Context {
     /// waits before a step need not wait for a recorded one again.
     ///
     /// ```
-    /// use layer0::error::OperatorError;
-    /// use layer0::operator::{Answer, Context, Task};
-    ///
-    /// # async fn an_hour() {}
-    /// async fn remind(task: Task, context: &Context) -> Result<Answer, OperatorError> {
-    ///     let step = context.step("remind");
-    ///     if !step.has_begun().await {
-    ///         let _busy = context.busy();
-    ///         an_hour().await;
-    ///     }
-    ///     step.dispatch("reminder", task).await
+    /// # async fn remind(context: &layer0::operator::Context, an_hour: impl Future<Output = ()>) {
+    /// let step = context.step("remind");
+    /// if !step.has_begun().await {
+    ///     an_hour.await;
     /// }
+    /// # }
     /// ```
     ///
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
     pub async fn has_begun(&self) -> bool {
-        match &self.orchestrator {
-            Some(orchestrator) => orchestrator.has_begun(self.below()).await,
-            None => false,
-        }
+        let Some(orchestrator) = &self.orchestrator else { return false };
+        orchestrator.has_begun(self.below()).await
     }
 
     /// Reports that the operator's code does work of its own until the guard is dropped: it waits for a timer or

@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools of MCP servers (the Model Context Protocol), over stdio or streamable HTTP.
 //!
 //! An [`McpServer`] describes a server; [`McpServer::connect`] gives an [`McpClient`], a
@@ -27,6 +26,8 @@
 //! assert_eq!(hint(&error), "Install `no-such-program`, or let the server see `PATH`.");
 //! # }
 //! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod client;

@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Effects of a process on its machine and beyond: it starts programs, fetches credentials that are
 //! kept elsewhere, and sends requests.
 //!
@@ -28,6 +27,8 @@
 //! # Ok(())
 //! # }
 //! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod addresses;
 #[cfg(feature = "credentials")]

@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Shared parts of the HTTP provider adapters: one provider and its builder, one client, timeouts
 //! by phase, server-sent events, retry delays, and the table that classifies failures.
 //!
@@ -11,6 +10,8 @@
 //! is redacted, put on one line and bounded before it enters an error.
 //!
 //! Start at [`Protocol`], which has an example, then [`HttpProviderBuilder`] and [`classify`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod accepts;
 mod answer;

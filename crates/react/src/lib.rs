@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! The ReAct operator: a model, its tools, and the loop between them, under the failure model.
 //!
 //! [`Agent`] is the type to build and run. A run ends in `Ok` with a [`RunOutcome`] (completed, or stopped with a
@@ -11,6 +10,8 @@
 //! subscriber slow a run down.
 //!
 //! Start at [`Agent::builder`].
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod agent;
 mod approval;

@@ -7,6 +7,14 @@ use crate::forms::Forms;
 use crate::layer::{Layer, MAX_LAYERS};
 use crate::ranges::RedactionRange;
 
+/// The shortest secrets that are searched for; shorter ones would match by accident.
+pub const MIN_SECRET_CHARS: usize = 8;
+
+/// Returns whether a secret is searched for.
+pub(crate) fn is_searched(secret: &str) -> bool {
+    secret.trim().chars().count() >= MIN_SECRET_CHARS
+}
+
 /// The search for every form of the held secrets.
 #[derive(Debug)]
 pub(crate) struct SecretSearch(Forms);

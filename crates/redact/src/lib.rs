@@ -31,8 +31,9 @@ mod stream;
 mod tokens;
 mod values;
 
+pub use held::MIN_SECRET_CHARS;
 pub use ranges::REDACTED;
-pub use redactor::{MIN_SECRET_CHARS, Redactor};
+pub use redactor::Redactor;
 pub use settings::is_secret_name;
 pub use shared::SharedSecrets;
 pub use stream::StreamRedactor;

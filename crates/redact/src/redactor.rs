@@ -7,15 +7,12 @@ use std::sync::Arc;
 use regex::Regex;
 
 use crate::colour::Plain;
-use crate::held::SecretSearch;
+use crate::held::{SecretSearch, is_searched};
 use crate::json_tokens;
 use crate::patterns;
 use crate::ranges::{REDACTED, RedactionRange, merge, replace};
 use crate::shared::{SearchCache, SharedSecrets};
 use crate::stream::StreamRedactor;
-
-/// The shortest secrets that are searched for; shorter ones would match by accident.
-pub const MIN_SECRET_CHARS: usize = 8;
 
 /// A redactor, which finds and replaces secrets.
 ///
@@ -51,7 +48,7 @@ impl Redactor {
         Self(None)
     }
 
-    /// Adds a secret of the process. Secrets below [`MIN_SECRET_CHARS`] are ignored.
+    /// Adds a secret of the process. Secrets below [`MIN_SECRET_CHARS`](crate::MIN_SECRET_CHARS) are ignored.
     #[must_use]
     pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
         let secret = secret.into();
@@ -225,11 +222,6 @@ impl Redactor {
     fn find_held(&self, text: &str) -> Vec<RedactionRange> {
         self.held_search().map_or_else(Vec::new, |held| held.scan(text, true).found)
     }
-}
-
-/// Returns whether a secret is searched for.
-pub(crate) fn is_searched(secret: &str) -> bool {
-    secret.trim().chars().count() >= MIN_SECRET_CHARS
 }
 
 /// A substitute for a byte that is not text. It is a private-use character, so that no pattern contains it.

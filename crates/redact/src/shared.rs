@@ -4,8 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::held::SecretSearch;
-use crate::redactor::is_searched;
+use crate::held::{SecretSearch, is_searched};
 
 /// Maximum number of obtained secrets; those that were obtained longest ago are forgotten first.
 const MAX_OBTAINED: usize = 256;

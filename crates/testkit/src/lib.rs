@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools for tests, which no release contains: servers on loopback that answer, lie, hang and break off by script,
 //! samples of every known failure of a provider, and measurements for benchmarks.
 //!
@@ -13,6 +12,7 @@
 //!
 //! Start at [`ScriptedEndpoint`].
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::missing_panics_doc,
     reason = "what tests call says by panicking what does not hold"

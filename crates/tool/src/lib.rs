@@ -1,4 +1,3 @@
-#![cfg_attr(docsrs, feature(doc_cfg))]
 //! Tools, the permission to call them, and the failures of calls.
 //!
 //! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON [`Arguments`]. A [`Toolset`] finds a tool, checks
@@ -21,6 +20,8 @@
 //! assert_eq!(error.to_string(), "invalid input: y is required");
 //! # Ok::<(), backstop_tool::ToolRegistrationError>(())
 //! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arguments;
 mod capability;

@@ -90,7 +90,8 @@ fn pages_print_the_first_examples() {
         ("README.md", "anthropic", "```rust,no_run\nuse {}```\n\nIt prints"),
         ("docs/getting-started.md", "hello", "```rust\nuse {}```"),
     ] {
-        let (shown, program) = (page(shown), page(&format!("crates/backstop/examples/{example}.rs")));
+        let (shown, program) =
+            (page(shown), page(&format!("crates/backstop/examples/{example}.rs")));
         let (_, program) = program.split_once("\n\nuse ").unwrap();
         assert!(shown.contains(&answer.replace("{}", program)), "examples/{example}.rs");
     }

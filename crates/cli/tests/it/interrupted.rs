@@ -55,7 +55,7 @@ fn pair(session: &str, state: &str) -> (String, String) {
 
 /// Spec: D4, D5. The next run of a session ends a run whose process died, and says so.
 #[test]
-fn next_run_of_a_session_says_which_run_it_ended() {
+fn run_that_a_session_ended_is_told() {
     let bench = bench("sqlite:x.db");
     bench.agent(CALLS, &TOOL.replace("idempotent = true\n", ""));
     die(start(&bench, "s"));

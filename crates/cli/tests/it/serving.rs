@@ -149,7 +149,7 @@ fn agents_of_one_process_share_its_secrets() {
 /// Spec: N3. What a program of one agent may write, no link in it leads a program of another one elsewhere.
 #[cfg(target_os = "linux")]
 #[test]
-fn agents_of_one_process_know_the_links_of_others() {
+fn agents_of_one_process_know_each_others_links() {
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
     for folder in ["out", "private"] {
         std::fs::create_dir(bench.path().join(folder)).unwrap();

@@ -81,7 +81,7 @@ async fn half_a_surrogate_pair_is_answered_over_http() {
 
 /// Spec: E11
 #[tokio::test]
-async fn private_key_of_serde_json_is_refused_over_http() {
+async fn private_keys_are_refused_over_http() {
     let bench = Bench::new();
     let (address, _stop) = served(&bench, None).await;
     let said = INITIALIZE.replace("\"x\"", r#"{"$serde_json::private::RawValue":"\"x\""}"#);
