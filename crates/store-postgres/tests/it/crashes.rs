@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunFilter, read_events};
+use backstop_event_log::{EventLog, LogError, RunFilter, read_events};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
 use layer0::StateStore;
@@ -14,8 +14,9 @@ use layer0::failure::{Effect, Failure};
 use layer0::state::{Scope, StateWrite};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
-use crate::support::{append, begin, connection, open, server};
+use crate::support::{append, begin, connection, finished, open, resume, server};
 
 async fn patient(url: &str) -> Database {
     let options = Options::new(url).unwrap().connections(3).patience(Duration::from_secs(60));
@@ -172,6 +173,85 @@ async fn a_lost_answer_is_no_lost_append() {
     }
     assert_eq!(log.runs(RunFilter::new()).await.unwrap().len(), 5);
     database.close().await;
+}
+
+/// A way to a server that loses the first request with a text, and the connection with it. Further connections wait
+/// until it is mended.
+struct Gap {
+    port: u16,
+    is_lost: Arc<Semaphore>,
+    is_mended: Arc<Semaphore>,
+}
+
+impl Gap {
+    async fn start(server: String, text: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let closed = || Arc::new(Semaphore::new(0));
+        let (is_cut, is_lost, is_mended) = (Arc::<AtomicBool>::default(), closed(), closed());
+        let gap = Self { port, is_lost: Arc::clone(&is_lost), is_mended: Arc::clone(&is_mended) };
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (server, is_cut) = (server.clone(), Arc::clone(&is_cut));
+                let (is_lost, is_mended) = (Arc::clone(&is_lost), Arc::clone(&is_mended));
+                tokio::spawn(async move {
+                    if is_cut.load(Ordering::SeqCst) {
+                        drop(is_mended.acquire().await);
+                    }
+                    let Ok(mut upstream) = TcpStream::connect(server).await else { return };
+                    let (mut asked, mut answered) = ([0; 16_384], [0; 16_384]);
+                    loop {
+                        tokio::select! {
+                            read = client.read(&mut asked) => {
+                                let Ok(read @ 1..) = read else { return };
+                                let has_text = asked[..read].windows(text.len()).any(|it| it == text.as_bytes());
+                                if has_text && !is_cut.swap(true, Ordering::SeqCst) {
+                                    return is_lost.add_permits(1);
+                                }
+                                upstream.write_all(&asked[..read]).await.unwrap_or(());
+                            }
+                            read = upstream.read(&mut answered) => {
+                                let Ok(read @ 1..) = read else { return };
+                                client.write_all(&answered[..read]).await.unwrap_or(());
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        gap
+    }
+}
+
+/// Spec: J2, D8. Another writer has appended an event with the same seq meanwhile: it is not taken for the lost one.
+#[tokio::test(flavor = "multi_thread")]
+async fn event_of_another_writer_is_no_lost_answer() {
+    let server = server!();
+    let url = server.database().await;
+    let place = url.split_once('@').unwrap().1.split('/').next().unwrap().to_owned();
+    let gap = Gap::start(place.clone(), "words of the first").await;
+    let database = patient(&url.replace(&place, &format!("127.0.0.1:{}", gap.port))).await;
+    let other = open(&url).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = begin(&log, "run_1", "s-1").await;
+    let appending = tokio::spawn(async move {
+        append(&mut writer, Warning::new("words of the first").into()).await
+    });
+    gap.is_lost.acquire().await.unwrap().forget();
+    let free = "UPDATE backstop.runs SET owner = NULL";
+    sqlx::raw_sql(free).execute(&mut connection(&url).await).await.unwrap();
+    let other_log: Arc<dyn EventLog> = Arc::new(other.log());
+    let mut second = resume(&other_log, "run_1").await;
+    assert_eq!(append(&mut second, Warning::new("words of the second").into()).await.unwrap(), 2);
+    gap.is_mended.add_permits(1);
+    let refused = appending.await.unwrap();
+    assert!(
+        matches!(refused, Err(LogError::Conflict { .. } | LogError::LeaseEnded(_))),
+        "{refused:?}"
+    );
+    assert_eq!(append(&mut second, finished()).await.unwrap(), 3);
+    let (_, events) = read_events(&*other_log, &"run_1".into()).await.unwrap();
+    assert!(format!("{:?}", events[1].kind).contains("words of the second"), "{events:#?}");
 }
 
 /// Makes each write of state end its connection at the commit, or fail before it.

@@ -13,7 +13,9 @@ use layer0::failure::Failure;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 
-use crate::support::{append, begin, connection, fresh, open, resume, server, until};
+use crate::support::{
+    append, begin, connection, fresh, open, resume, server, started_below, until,
+};
 
 /// Database and lease for the test that acts as another process.
 const URL: &str = "BACKSTOP_TEST_WRITER_URL";
@@ -178,11 +180,7 @@ async fn an_overtaken_caller_begins_no_child() {
     let other: Arc<dyn EventLog> = Arc::new(two.log());
     let _writer = resume(&other, "run_1").await;
     let mut child = RunWriter::new(Arc::clone(&log), "run_2".into());
-    let agent = layer0::event::AgentRecord::new("demo", "d", serde_json::json!({"name": "demo"}));
-    let mut started = layer0::event::RunStarted::new("hello", "s".into(), agent);
-    (started.run, started.root) = (Some("run_2".into()), Some("run_1".into()));
-    started.parent = Some("run_1".into());
-    let refused = append(&mut child, started.into()).await;
+    let refused = append(&mut child, started_below("s", "run_2", "run_1")).await;
     assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
     assert_eq!(other.summary(&"run_2".into()).await.unwrap(), None);
 }

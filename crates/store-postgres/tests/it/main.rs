@@ -29,3 +29,4 @@ mod support;
 mod suites;
 mod tls;
 mod trees;
+mod unreadable;

@@ -9,6 +9,7 @@ use backstop_store_postgres::{
 };
 use layer0::Timestamp;
 use layer0::failure::Failure;
+use layer0::id::RunId;
 use layer0::operator::Task;
 use sqlx::PgConnection;
 
@@ -164,6 +165,28 @@ async fn busy_queue_starves_no_other() {
     // Unused shares of one queue are divided among the others.
     let many = queue.take(&queues, &["demo"], 10, &[]).await.unwrap();
     assert_eq!(many.len(), 10);
+    database.close().await;
+}
+
+/// Spec: J2w. The order in which they were put in decides only between runs that are due at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_taken_as_they_are_due() {
+    let server = server!();
+    let database = open(&server.database().await).await;
+    let queue = database.queue();
+    let put = async |second: i64| {
+        let due = asking("demo", "mail").not_before(Timestamp::from_millis(second * 1_000));
+        queue.enqueue(&due).await.unwrap().run
+    };
+    let runs = [put(30).await, put(10).await, put(20).await, put(10).await];
+    let take = async |most: usize| -> Vec<RunId> {
+        let taken = queue.take(&[QueueLimit::new("mail")], &["demo"], most, &[]).await.unwrap();
+        taken.into_iter().map(|taken| taken.run).collect()
+    };
+    let mut taken = take(1).await;
+    taken.extend(take(1).await);
+    taken.extend(take(9).await);
+    assert_eq!(taken, [1, 3, 2, 0].map(|place| runs[place].clone()));
     database.close().await;
 }
 

@@ -14,8 +14,8 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::support::{
-    append, at, begin, connection, error, finished, open, over_on, server, stage, started, state,
-    until,
+    append, at, begin, connection, count_waits, error, finished, open, over_on, server, stage,
+    started, state, until,
 };
 
 /// Each table with the condition for the rows of the run `run_1`, number 1, in the session `s`.
@@ -129,12 +129,7 @@ async fn a_removal_holds_up_no_other_run() {
         tokio::spawn(async move { database.delete_run(&"run_1".into()).await })
     };
     let mut watch = connection(&url).await;
-    let waits = "SELECT EXISTS (SELECT 1 FROM pg_locks AS waits JOIN pg_stat_activity USING (pid) \
-        WHERE NOT granted AND datname = current_database())";
-    until("the removal waits", async || {
-        sqlx::query_scalar(waits).fetch_one(&mut watch).await.unwrap()
-    })
-    .await;
+    until("the removal waits", async || count_waits(&mut watch).await > 0).await;
     let writing = async {
         append(&mut running, Warning::new("x").into()).await.unwrap();
         begin(&log, "run_2", "s-3").await

@@ -15,7 +15,7 @@ use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, Timestamp, code};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60 * 1_000;
 
@@ -78,6 +78,14 @@ pub(crate) fn started(session: &str) -> EventKind {
 pub(crate) fn following(session: &str, earlier: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
     first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
+    first.into()
+}
+
+/// The first event of a run below another.
+pub(crate) fn started_below(session: &str, run: &str, root: &str) -> EventKind {
+    let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
+    (first.run, first.depth) = (Some(run.into()), 1);
+    (first.root, first.parent) = (Some(root.into()), Some(root.into()));
     first.into()
 }
 
@@ -181,4 +189,25 @@ pub(crate) async fn resume(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
     };
     let summary = log.summary(&run).await.unwrap().unwrap();
     RunWriter::resume(Arc::clone(log), summary, claim)
+}
+
+/// Holds the first append of a run back in the middle of its transaction, until this connection is closed.
+pub(crate) async fn hold_back(url: &str, run: &str) -> PgConnection {
+    let mut holding = connection(url).await;
+    let hold = format!(
+        "SELECT pg_advisory_lock(4711); \
+         CREATE FUNCTION backstop.hold_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         PERFORM pg_advisory_xact_lock(4711); RETURN new; END $$; \
+         CREATE TRIGGER held_back BEFORE INSERT ON backstop.runs \
+         FOR EACH ROW WHEN (new.run = '{run}') EXECUTE FUNCTION backstop.hold_back()"
+    );
+    sqlx::raw_sql(AssertSqlSafe(hold)).execute(&mut holding).await.unwrap();
+    holding
+}
+
+/// Counts the locks of this database that are waited for.
+pub(crate) async fn count_waits(connection: &mut PgConnection) -> i64 {
+    let waits = "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) \
+        WHERE NOT granted AND datname = current_database()";
+    sqlx::query_scalar(waits).fetch_one(connection).await.unwrap()
 }
