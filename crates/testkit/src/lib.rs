@@ -22,6 +22,7 @@ mod chaos;
 pub mod contract;
 pub mod failures;
 pub mod measure;
+mod own_process;
 #[cfg(all(unix, feature = "postgres"))]
 mod postgres;
 mod server;
@@ -30,6 +31,7 @@ mod tape;
 mod wire;
 
 pub use chaos::Chaos;
+pub use own_process::is_own_process;
 #[cfg(all(unix, feature = "postgres"))]
 pub use postgres::{DatabasesInTurn, POSTGRES_VARIABLE, Pooler, PostgresServer};
 pub use server::{

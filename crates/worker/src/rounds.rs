@@ -48,7 +48,7 @@ pub(crate) struct Rounds<'a> {
     found: VecDeque<Ready>,
     /// Offset at which this worker starts in the list of found runs, because others look at the same runs.
     begins_at: u64,
-    /// Whether new runs were started first in the last round.
+    /// Whether new runs were started first in the last round with room.
     begins_first: bool,
     pauses: Pauses,
     /// Runs that have ended here but could not be given back to the queue yet.
@@ -110,16 +110,21 @@ impl<'a> Rounds<'a> {
     }
 
     /// Starts as many runs as there is room for, resumed ones and new ones from the queue.
+    ///
+    /// The two kinds take turns at the first free place, so that a steady stream of one of them never takes all places
+    /// for ever. A round without room is nobody's turn: with runs of a certain length every second round has none.
     async fn round(&mut self) -> Result<(), LogError> {
         self.keep_up().await?;
+        if !self.has_room() {
+            return Ok(());
+        }
         let now = SystemClock.monotonic();
-        if self.has_room() && is_due(self.looked_at, now, LOOK_EVERY) {
+        if is_due(self.looked_at, now, LOOK_EVERY) {
             self.looked_at = Some(now);
             self.look(now).await?;
         }
-        // Alternates, so that neither kind takes all places for ever.
         self.begins_first = !self.begins_first;
-        if self.begins_first && self.has_room() {
+        if self.begins_first {
             self.begin().await?;
         }
         self.go_on(now).await?;

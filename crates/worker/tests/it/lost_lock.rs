@@ -45,9 +45,17 @@ async fn relay(to: String, refuses: Arc<AtomicBool>) -> String {
 /// Two processes that share a database; the first one's new connections can be refused.
 struct Pair {
     server: PostgresServer,
-    refuses: Arc<AtomicBool>,
+    door: Door,
     first: Database,
     second: Database,
+}
+
+/// The way of the first process to the server, which can be closed.
+enum Door {
+    /// New connections are closed before the server is asked.
+    Relay(Arc<AtomicBool>),
+    /// The server itself has no place for more connections of this role.
+    Full(&'static str),
 }
 
 impl Pair {
@@ -57,14 +65,42 @@ impl Pair {
         let refuses = Arc::<AtomicBool>::default();
         let host = url.split('@').nth(1).unwrap().split('/').next().unwrap().to_owned();
         let near = relay(host.clone(), Arc::clone(&refuses)).await;
-        let first = open_with_lease(&url.replace(&host, &near), LEASE).await;
-        let second = open_with_lease(&url, LEASE).await;
-        Some(Self { server, refuses, first, second })
+        let near = url.replace(&host, &near);
+        Some(Self::open(server, Door::Relay(refuses), &near, &url).await)
+    }
+
+    /// As [`Pair::start`], with a server that is full when the first process wants to connect again.
+    async fn start_at_full_server() -> Option<Self> {
+        let server = PostgresServer::start()?;
+        let url = server.database().await;
+        let owner = url.split("://").nth(1).unwrap().split('@').next().unwrap().to_owned();
+        server.execute(&format!("CREATE ROLE crowded LOGIN IN ROLE {owner}")).await;
+        let crowded = url.replace(&format!("{owner}@"), "crowded@");
+        // The schema is made by its owner.
+        open_with_lease(&url, LEASE).await.close().await;
+        Some(Self::open(server, Door::Full("crowded"), &crowded, &url).await)
+    }
+
+    async fn open(server: PostgresServer, door: Door, first: &str, second: &str) -> Self {
+        let (first, second) =
+            (open_with_lease(first, LEASE).await, open_with_lease(second, LEASE).await);
+        Self { server, door, first, second }
+    }
+
+    /// Sets whether new connections of the first process are refused.
+    async fn refuse(&self, refuses: bool) {
+        match &self.door {
+            Door::Relay(refusing) => refusing.store(refuses, Ordering::SeqCst),
+            Door::Full(role) => {
+                let most = if refuses { 0 } else { -1 };
+                self.server.execute(&format!("ALTER ROLE {role} CONNECTION LIMIT {most}")).await;
+            }
+        }
     }
 
     /// Ends the connection with the lock of the first process, and lets it make no other.
     async fn cut_off(&self) {
-        self.refuses.store(true, Ordering::SeqCst);
+        self.refuse(true).await;
         let lock = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid) \
             WHERE locktype = 'advisory'";
         self.server.execute(lock).await;
@@ -167,7 +203,7 @@ async fn held_back_step_never_follows_a_takeover() {
     pair.cut_off().await;
     pair.has_recorded(|kind| matches!(kind, EventKind::ToolRequested(_))).await;
     second.resume(RUN).await.unwrap();
-    pair.refuses.store(false, Ordering::SeqCst);
+    pair.refuse(false).await;
     assert!(running.await.unwrap().is_err(), "the run is another's");
     let begun = bank.notes().into_iter().filter(|(_, what)| *what == "begins");
     assert_eq!(begun.collect::<Vec<_>>(), [("second", "begins")]);
@@ -177,6 +213,17 @@ async fn held_back_step_never_follows_a_takeover() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_stops_before_another_process_begins_it() {
     let Some(pair) = Pair::start().await else { return };
+    stops_before_another_begins(pair).await;
+}
+
+/// Spec: J2. The server has no place left when the process wants to hold its lock again.
+#[tokio::test(flavor = "multi_thread")]
+async fn full_server_keeps_no_run_with_its_owner() {
+    let Some(pair) = Pair::start_at_full_server().await else { return };
+    stops_before_another_begins(pair).await;
+}
+
+async fn stops_before_another_begins(pair: Pair) {
     let bank = Bank::default();
     let long = (0, Duration::from_secs(60));
     let idempotent = || ToolSpec::new("pay", "Pays.", json!({"type": "object"})).idempotent();

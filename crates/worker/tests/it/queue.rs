@@ -47,6 +47,11 @@ async fn key_stands_for_one_run(place: Place) {
     let error = queue.enqueue(&another).await.unwrap_err();
     assert!(matches!(error, QueueError::KeyReused { .. }), "{error}");
     assert_eq!(error.code(), "input.key_reused");
+    let told = error.to_string();
+    assert_eq!(told, "key `mail-1` of `agent` stands for another input already");
+    let elsewhere = request.clone().session("s").label("tenant", "acme");
+    let told = queue.enqueue(&elsewhere).await.unwrap_err().to_string();
+    assert!(told.ends_with("stands for another session and other labels already"), "{told}");
     // Another agent has keys of its own.
     another.agent = "other".to_owned();
     assert!(queue.enqueue(&another).await.unwrap().is_new);

@@ -11,11 +11,12 @@ use layer0::event::{Actor, AgentRecord, EventKind, RunParked, RunStarted};
 use sqlx::PgConnection;
 
 use crate::place::{Place, begin, connect, direct_and_pooled_checks};
-use crate::support::{AtWork, Gate, asking, calling, is_in, open, put};
+use crate::support::{AtWork, Gate, asking, caller, calling, is_in, open, put};
 
 direct_and_pooled_checks![
     parked_runs_are_in_the_way_of_none,
     expired_approval_ends_its_wait,
+    expired_approval_of_a_child_ends_the_wait,
     locked_server_holds_up_no_leaving,
 ];
 
@@ -70,6 +71,25 @@ async fn expired_approval_ends_its_wait(place: Place) {
     let expired = |kind: &EventKind| format!("{kind:?}").contains("approval.expired");
     assert!(events.iter().any(|event| expired(&event.kind)), "{events:#?}");
     is_in(&database, &behind, RunState::Finished).await;
+    worker.stop().await;
+}
+
+/// Spec: J2w, A1. The run that waits is the caller, and the approval is its child's.
+async fn expired_approval_of_a_child_ends_the_wait(place: Place) {
+    let (database, url) = place.fresh().await;
+    let other = open(&url).await;
+    let mut gate = Gate::new();
+    gate.needs_approval(Duration::from_millis(1_500));
+    let clerk = caller(&other, gate).name("clerk").build().unwrap();
+    let lead = calling(&other, clerk.as_tool("Goes through the gate."));
+    let worker = AtWork::start(Worker::builder(&other).operator(lead));
+    let run = put(&database, &asking("agent")).await;
+    is_in(&database, &run, RunState::WaitingApproval).await;
+    let log = database.log();
+    let open = log.open_approvals().await.unwrap();
+    assert!(open.iter().all(|approval| approval.run != run), "{open:?}");
+    is_in(&database, &run, RunState::Finished).await;
+    assert!(log.open_approvals().await.unwrap().is_empty());
     worker.stop().await;
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn caller(database: &Database, tool: impl Tool + 'static) -> AgentBui
     let model = ScriptedProvider::from_fn(move |request| {
         match request.messages.messages().last().map(|it| &**it) {
             Some(Message::Tool { .. }) => ScriptedAnswer::saying("done"),
-            _ => ScriptedAnswer::calling(&*name, json!({})),
+            // Another agent as a tool needs an input.
+            _ => ScriptedAnswer::calling(&*name, json!({"input": "go"})),
         }
     });
     Agent::builder(model).name("agent").tool(tool).log(database.log())
