@@ -8,7 +8,6 @@ use backstop_event_log::{
     Claim, Cursor, EventLog, Lease, LogError, Moves, RunSummary, RunWriter, Seed, Subscription,
     segment_id,
 };
-use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, SubscriptionOpened};
 use layer0::id::RunId;
 
@@ -153,8 +152,10 @@ impl Segment {
 
     fn is_full(&self) -> bool {
         let summary = self.writer.summary();
-        let age = |since: Timestamp| self.clock.now().since(since);
-        summary.last_seq >= MAX_EVENTS || age(summary.started_at) >= MAX_AGE
+        // time of day: the clock of the segment is never set while a host has it; a step in between rolls it too early
+        // or too late, and loses nothing.
+        let age = self.clock.now().since(summary.started_at);
+        summary.last_seq >= MAX_EVENTS || age >= MAX_AGE
     }
 
     /// Starts the next segment, with another pattern if one is given.

@@ -1,6 +1,7 @@
 //! Behaviours on logs in memory and in SQLite.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod ageing;
 mod caused;
 mod deaths;
 mod failing;
