@@ -70,7 +70,7 @@ pub use record::{Payload, Record};
 pub use seal::{KeptRow, RowSeal, RunSeals};
 pub use secret::{LogKey, Seed};
 pub use settlement::Settlement;
-pub use start_key::{InvalidStartKey, KeyBinding, StartKey, StartKeys};
+pub use start_key::{InvalidStartKey, KeyBinding, StartDifference, StartKey, StartKeys};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, UnattendedRuns, stuck_runs};
 pub use subscription::{Moves, Subscription, is_segment, parse_segment, segment_id};

@@ -1,6 +1,7 @@
 //! Keys that identify a repeated start.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use async_trait::async_trait;
 use layer0::id::{RunId, SessionId};
@@ -18,6 +19,10 @@ const KEPT: i64 = 24 * 60 * 60 * 1_000;
 /// Prefix of a key that is stored as its digest.
 const DIGEST: &str = "sha256:";
 
+/// Separator of the digest of an input and the digests of its parts, and the length of each of these.
+const PART: char = ' ';
+const PART_DIGITS: usize = 8;
+
 /// The key of a start, with the digest of its input. Keys of different operators are independent.
 ///
 /// ```
@@ -28,7 +33,7 @@ const DIGEST: &str = "sha256:";
 ///
 /// let task = Task::text("Where is order 7?");
 /// let key = StartKey::new("support", "mail-7", &task, None, &BTreeMap::new())?;
-/// assert_eq!(key.input.len(), 64);
+/// assert_eq!(key.difference_from(&key.input), None);
 /// # Ok::<(), backstop_event_log::InvalidStartKey>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +43,8 @@ pub struct StartKey {
     pub operator: String,
     /// The key.
     pub key: String,
-    /// Digest of the input: the task, its session if one was named, and its labels.
+    /// Digest of the input: the task, its session if one was named, and its labels. Shorter digests of the three follow,
+    /// which tell [what differs](StartKey::difference_from).
     pub input: String,
 }
 
@@ -64,9 +70,31 @@ impl StartKey {
         if !(1..=Self::MAX_BYTES).contains(&key.len()) {
             return Err(InvalidStartKey::Length);
         }
-        let input =
-            JsonText::from_value(&(task, session, labels)).map_err(InvalidStartKey::Task)?;
-        Ok(Self { operator: operator.into(), key, input: text_digest(input.get()) })
+        let json = |part: Result<JsonText, _>| part.map_err(InvalidStartKey::Task);
+        let mut input = text_digest(json(JsonText::from_value(&(task, session, labels)))?.get());
+        for part in [
+            json(JsonText::from_value(task))?,
+            json(JsonText::from_value(&session))?,
+            json(JsonText::from_value(labels))?,
+        ] {
+            // With the key in it, nobody finds the session or the labels of an unknown start by trying.
+            let digest = text_digest(&format!("{key} {}", part.get()));
+            input.push(PART);
+            input.push_str(&digest[..PART_DIGITS]);
+        }
+        Ok(Self { operator: operator.into(), key, input })
+    }
+
+    /// Compares the input of this start with that of an earlier one, as it is stored. `None` if they are the same.
+    #[must_use]
+    pub fn difference_from(&self, stored: &str) -> Option<StartDifference> {
+        let (mut own, mut earlier) = (self.input.split(PART), stored.split(PART));
+        if own.next() == earlier.next() {
+            return None;
+        }
+        // Older versions stored no digests of the parts.
+        let mut differs = || own.next().zip(earlier.next()).is_some_and(|(own, it)| own != it);
+        Some(StartDifference { task: differs(), session: differs(), labels: differs() })
     }
 
     /// Returns the digest of the key. Stores keep only the digest, because a key may contain private text.
@@ -94,6 +122,36 @@ impl StartKey {
     #[must_use]
     pub fn kept_since(now: Timestamp) -> Timestamp {
         Timestamp::from_millis(now.as_millis().saturating_sub(KEPT))
+    }
+}
+
+/// The parts in which a start differs from an earlier one with the same key.
+///
+/// All are `false` if that is unknown, because an older version stored the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct StartDifference {
+    /// Whether it has another task.
+    pub task: bool,
+    /// Whether it names another session, or only one of the two names a session.
+    pub session: bool,
+    /// Whether it has other labels.
+    pub labels: bool,
+}
+
+impl fmt::Display for StartDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.task, "another input"),
+            (self.session, "another session"),
+            (self.labels, "other labels"),
+        ];
+        let parts: Vec<&str> = parts.iter().filter(|part| part.0).map(|part| part.1).collect();
+        match &parts[..] {
+            [] => f.write_str("another input, session or labels"),
+            [rest @ .., last] if !rest.is_empty() => write!(f, "{} and {last}", rest.join(", ")),
+            _ => f.write_str(&parts.concat()),
+        }
     }
 }
 
@@ -133,8 +191,8 @@ pub enum KeyBinding {
     Queued(RunId),
     /// Such a run, whose record was removed; it is not started again.
     Removed(RunId),
-    /// The key was used with another input.
-    Reused,
+    /// The key was used with another input, which differs in these parts.
+    Reused(StartDifference),
 }
 
 /// A store of start keys, next to the runs: one table for every way of requesting a start.
@@ -178,5 +236,33 @@ mod tests {
         let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
         let refused = new("k", &Task::json(deep));
         assert!(matches!(refused, Err(InvalidStartKey::Task(_))), "{refused:?}");
+    }
+
+    /// Spec: J2w
+    #[test]
+    fn reused_key_says_what_differs() {
+        let labels = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
+        let start = |text: &str, session: Option<&str>, tenant: &str| {
+            let session = session.map(SessionId::from);
+            let task = Task::text(text);
+            StartKey::new("a", "k", &task, session.as_ref(), &labels(tenant)).unwrap()
+        };
+        let earlier = start("x", None, "acme");
+        assert_eq!(start("x", None, "acme").difference_from(&earlier.input), None);
+        for (other, differs) in [
+            (start("y", None, "acme"), "another input"),
+            (start("x", Some("s"), "acme"), "another session"),
+            (start("x", None, "other"), "other labels"),
+            (start("x", Some("s"), "other"), "another session and other labels"),
+            (start("y", Some("s"), "other"), "another input, another session and other labels"),
+        ] {
+            let found = other.difference_from(&earlier.input).unwrap();
+            assert_eq!(found.to_string(), differs);
+        }
+        // An older version stored one digest.
+        let old = &earlier.input[..64];
+        assert_eq!(earlier.difference_from(old), None);
+        let unknown = start("y", None, "acme").difference_from(old).unwrap();
+        assert_eq!(unknown.to_string(), "another input, session or labels");
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{InvalidStartKey, KeyBinding, StartKey, StartKeys, text_digest};
+use backstop_event_log::{
+    InvalidStartKey, KeyBinding, StartDifference, StartKey, StartKeys, text_digest,
+};
 use backstop_orchestrator::new_run_id;
 use backstop_redact::Redactor;
 use layer0::code;
@@ -168,6 +170,7 @@ impl HandlerState {
             refused(code::INPUT_INVALID, &why)
         })?;
         let _starting = self.starting.lock(&offer.operator, &name).await;
+        // time of day: it is recorded with the key.
         match self.keys.bind(&key, &run, self.clock.now()).await {
             Ok(KeyBinding::New) => Ok((self.runs.start(&offer.operator, input, &run), run)),
             Ok(KeyBinding::Earlier(run)) => {
@@ -181,7 +184,15 @@ impl HandlerState {
                 let why = format!("run `{run}` of this key was removed, and does not begin again");
                 Err(refused(code::INPUT_INVALID, &why))
             }
-            Ok(_) => Err(refused(code::INPUT_KEY_REUSED, "a call with this key had another input")),
+            Ok(bound) => {
+                let differs = match bound {
+                    KeyBinding::Reused(differs) => differs,
+                    // An unknown answer of the store starts nothing.
+                    _ => StartDifference::default(),
+                };
+                let why = format!("a start with this key had {differs}");
+                Err(refused(code::INPUT_KEY_REUSED, &why))
+            }
             Err(error) => Err(Box::new(answer::not_noted(&error, &self.redactor))),
         }
     }

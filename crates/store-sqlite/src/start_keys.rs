@@ -68,8 +68,8 @@ impl Bind {
         .bind(self.key.plain())
         .fetch_one(connection)
         .await?;
-        if row.try_get::<String, _>("input")? != self.key.input {
-            return Ok(KeyBinding::Reused);
+        if let Some(differs) = self.key.difference_from(row.try_get("input")?) {
+            return Ok(KeyBinding::Reused(differs));
         }
         let run = row.try_get::<String, _>("run")?.into();
         Ok(match row.try_get("removed")? {

@@ -34,9 +34,9 @@ impl KeyTable {
         self.expire(now, has_record);
         let name = (key.operator.clone(), key.key.clone());
         if let Some(kept) = self.by_name.get(&name) {
-            return Ok(match kept.input == key.input {
-                true => KeyBinding::Earlier(kept.run.clone()),
-                false => KeyBinding::Reused,
+            return Ok(match key.difference_from(&kept.input) {
+                None => KeyBinding::Earlier(kept.run.clone()),
+                Some(differs) => KeyBinding::Reused(differs),
             });
         }
         if self.by_name.len() >= MAX_KEYS {

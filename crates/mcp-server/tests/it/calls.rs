@@ -271,6 +271,7 @@ async fn key_makes_a_call_once() {
     let (is_error, text, said) = shown(client.call_tool(keyed("mop")).await.unwrap());
     assert!(is_error, "{text}");
     assert_eq!(said["error"]["code"], "input.key_reused");
+    assert!(text.contains("a start with this key had another input"), "{text}");
 }
 
 /// Spec: Q10. A client that gives up a call which only asks for a run does not end it.

@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use backstop_event_log::LogError;
+use backstop_event_log::{LogError, StartDifference};
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
@@ -20,13 +20,15 @@ pub enum QueueError {
     /// The key belongs to another input, another session or other labels.
     ///
     /// Retry: never. Effect: none.
-    #[error("key `{key}` of `{agent}` stands for another input, session or label already")]
+    #[error("key `{key}` of `{agent}` stands for {differs} already")]
     #[non_exhaustive]
     KeyReused {
         /// The agent.
         agent: String,
         /// The key.
         key: String,
+        /// What the request has that its earlier one had not.
+        differs: StartDifference,
     },
     /// The database failed.
     ///
