@@ -70,6 +70,7 @@ mod start_keys;
 mod state;
 mod state_add;
 mod state_removal;
+mod state_scopes;
 mod state_words;
 mod store_row;
 mod stores;

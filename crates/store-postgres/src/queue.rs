@@ -24,6 +24,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::lookout::QUEUE_CHANNEL;
 use crate::pool::ConnectionPool;
+use crate::server_time::server_ms;
 use crate::text::encode_text;
 use crate::transact::transact;
 
@@ -36,9 +37,6 @@ pub use self::stranded::StrandedRun;
 pub use self::take::{QueueLimit, TakenRun};
 pub use self::unserved::UnservedQueue;
 pub use self::worker_row::WorkerRow;
-
-/// Time for which unneeded rows are kept, in milliseconds.
-const KEPT: i64 = 24 * 60 * 60 * 1_000;
 
 /// The queue of runs in a database. Clones share it.
 ///
@@ -82,7 +80,7 @@ impl Queue {
     ///
     /// If the future is dropped, the run may or may not be enqueued; with a key the call can be repeated.
     pub async fn enqueue(&self, request: &Enqueue) -> Result<Enqueued, QueueError> {
-        let entry = request.entry(SystemClock.now())?;
+        let entry = request.entry()?;
         let put_in = enqueue::PutIn(&entry);
         let enqueued = transact(self.pool()?, self.0.options().patience, &put_in).await?;
         if enqueued.is_new {
@@ -110,7 +108,7 @@ impl Queue {
         connection: &mut PgConnection,
         request: &Enqueue,
     ) -> Result<Enqueued, QueueError> {
-        enqueue::put(connection, &request.entry(SystemClock.now())?).await
+        enqueue::put(connection, &request.entry()?).await
     }
 
     /// Returns the entries of the queue, in order.
@@ -186,9 +184,8 @@ impl Queue {
         paused: &[&str],
     ) -> Result<Vec<TakenRun>, LogError> {
         let (owner, _) = self.0.owner().get().await?;
-        let now = SystemClock.now();
         let turn = self.0.next_turn();
-        let take = take::TakeQueued { owner: &owner, queues, agents, most, paused, now, turn };
+        let take = take::TakeQueued { owner: &owner, queues, agents, most, paused, turn };
         transact(self.pool()?, self.0.options().patience, &take).await
     }
 
@@ -264,7 +261,7 @@ impl Queue {
     ///
     /// If the future is dropped, another call completes the work.
     pub async fn ready(&self, worker: &WorkerRow, look: Look<'_>) -> Result<Vec<Ready>, LogError> {
-        ready::ready(&self.0, worker, look, SystemClock.now()).await
+        ready::ready(&self.0, worker, look).await
     }
 
     /// Returns the open runs whose agent no live worker has, oldest first: queued runs, and all runs of a database in
@@ -338,10 +335,11 @@ impl Queue {
     /// If the future is dropped, the announcement may or may not be written.
     pub async fn announce(&self, worker: &WorkerRow) -> Result<(), LogError> {
         let (owner, _) = self.0.owner().get().await?;
-        worker_row::announce(self.pool()?, &owner, worker, SystemClock.now()).await
+        worker_row::announce(self.pool()?, &owner, worker).await
     }
 
-    /// Removes runs that ended more than a day ago, and workers that are gone.
+    /// Removes runs that have ended, and workers that are gone and were announced more than a day ago, by the server's
+    /// clock.
     ///
     /// # Errors
     ///
@@ -351,15 +349,18 @@ impl Queue {
     ///
     /// If the future is dropped, some rows may be left for the next call.
     pub async fn clean(&self) -> Result<(), LogError> {
-        let until = SystemClock.now().as_millis().saturating_sub(KEPT);
         for statement in [
             "DELETE FROM backstop.queue USING backstop.runs WHERE runs.run = queue.run \
-             AND runs.ended_at IS NOT NULL AND runs.started_at < $1",
-            "DELETE FROM backstop.workers WHERE started_at < $1 \
-             AND NOT EXISTS (SELECT 1 FROM backstop.processes WHERE processes.id = workers.process)",
+             AND runs.ended_at IS NOT NULL",
+            concat!(
+                "DELETE FROM backstop.workers WHERE started_at < ",
+                server_ms!(),
+                " - 24 * 60 * 60 * 1000 AND NOT EXISTS \
+                 (SELECT 1 FROM backstop.processes WHERE processes.id = workers.process)"
+            ),
         ] {
             let mut lent = self.pool()?.lend().await?;
-            let cleaned = sqlx::query(statement).bind(until).execute(&mut *lent).await;
+            let cleaned = sqlx::query(statement).execute(&mut *lent).await;
             cleaned.map_err(Fault::from)?;
             lent.end().await?;
         }

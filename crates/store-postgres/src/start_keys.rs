@@ -8,6 +8,7 @@ use sqlx::{PgConnection, Row};
 
 use crate::fault::Fault;
 use crate::pool::ConnectionPool;
+use crate::server_time::server_ms;
 use crate::text::{column, encode_text};
 use crate::transact::TransactionWork;
 
@@ -24,28 +25,31 @@ impl TransactionWork for Bind<'_> {
     type Error = LogError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<KeyBinding, LogError> {
-        Ok(bind(connection, self.key, self.run, self.now).await?)
+        Ok(bind(connection, self.key, self.run, Some(self.now)).await?)
     }
 }
 
-/// Binds a key in a transaction, or returns its earlier binding. Waits for a transaction that has bound the same key.
+/// Binds a key in a transaction, at a time or at the server's own, or returns its earlier binding. Waits for a
+/// transaction that has bound the same key.
 pub(crate) async fn bind(
     connection: &mut PgConnection,
     key: &StartKey,
     run: &RunId,
-    now: Timestamp,
+    at: Option<Timestamp>,
 ) -> Result<KeyBinding, Fault> {
     loop {
-        let bound = sqlx::query(
-            "INSERT INTO backstop.start_keys (agent, key, input, run, at) SELECT $1, $2, $3, $4, $5 \
-             WHERE NOT EXISTS (SELECT 1 FROM backstop.start_keys WHERE agent = $1 AND key = $6) \
+        let bound = sqlx::query(concat!(
+            "INSERT INTO backstop.start_keys (agent, key, input, run, at) \
+             SELECT $1, $2, $3, $4, coalesce($5, ",
+            server_ms!(),
+            ") WHERE NOT EXISTS (SELECT 1 FROM backstop.start_keys WHERE agent = $1 AND key = $6) \
              ON CONFLICT (agent, key) DO NOTHING",
-        )
+        ))
         .bind(&*encode_text(&key.operator))
         .bind(key.digest())
         .bind(&key.input)
         .bind(&*encode_text(run.as_str()))
-        .bind(now.as_millis())
+        .bind(at.map(Timestamp::as_millis))
         .bind(encode_text(key.plain()))
         .execute(&mut *connection)
         .await?;
@@ -72,8 +76,8 @@ async fn find(connection: &mut PgConnection, key: &StartKey) -> Result<Option<Ke
     .fetch_optional(connection)
     .await?;
     let Some(row) = row else { return Ok(None) };
-    if row.try_get::<&str, _>("input")? != key.input {
-        return Ok(Some(KeyBinding::Reused));
+    if let Some(differs) = key.difference_from(row.try_get("input")?) {
+        return Ok(Some(KeyBinding::Reused(differs)));
     }
     let run = column(&row, "run")?.into();
     let (is_removed, is_queued) = (row.try_get("removed")?, row.try_get("is_queued")?);

@@ -20,30 +20,33 @@ use crate::database::Database;
 use crate::fault::{Fault, UnansweredCommit};
 use crate::pool::Lent;
 use crate::rows::{to_i64, to_u64};
+use crate::server_time::given_ms;
 use crate::state_add::StateAddition;
 use crate::state_removal::clear;
+use crate::state_scopes::SCOPES;
 use crate::state_words::index_words;
 use crate::text::{column, encode_text};
 use crate::transact::{TransactionWork, transact};
 
 /// The state store in a [`Database`]: every write is one statement on a condition, so that any number of processes
-/// may write.
+/// may write. The clock of the server decides which values have expired, unless another clock is set.
 #[derive(Clone)]
 pub struct PostgresStateStore {
     database: Database,
-    clock: Arc<dyn Clock>,
+    /// The clock of a rehearsal or a test.
+    clock: Option<Arc<dyn Clock>>,
     redactor: Redactor,
 }
 
 impl PostgresStateStore {
     pub(crate) fn new(database: Database) -> Self {
-        Self { database, clock: Arc::new(SystemClock), redactor: Redactor::new() }
+        Self { database, clock: None, redactor: Redactor::new() }
     }
 
-    /// Takes the time from this clock.
+    /// Takes the time from this clock, and not from the server.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
+        self.clock = Some(clock);
         self
     }
 
@@ -54,8 +57,10 @@ impl PostgresStateStore {
         self
     }
 
-    fn now(&self) -> i64 {
-        self.clock.now().as_millis()
+    /// Returns the time in milliseconds; `None` stands for that of the server.
+    fn time(&self) -> Option<i64> {
+        // time of day: a clock that was set is meant.
+        self.clock.as_ref().map(|clock| clock.now().as_millis())
     }
 
     async fn lend(&self) -> Result<Lent, StateError> {
@@ -68,7 +73,9 @@ impl PostgresStateStore {
     {
         let pool = self.database.for_writing().map_err(write_failed)?;
         let done = transact(pool, self.database.options().patience, work).await;
-        background::after(&self.database, self.clock.now());
+        // time of day: it only says whether the next pruning is due.
+        let now = self.time().map_or_else(|| SystemClock.now(), Timestamp::from_millis);
+        background::after(&self.database, now);
         done.map_err(write_failed)
     }
 }
@@ -83,13 +90,15 @@ impl fmt::Debug for PostgresStateStore {
 impl StateStore for PostgresStateStore {
     async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
         check_identity(scope, key, &self.redactor)?;
-        let row = sqlx::query(
+        let row = sqlx::query(concat!(
             "SELECT version, at, expires_at, value FROM backstop.state \
-             WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
-        )
+             WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > ",
+            given_ms!("$3"),
+            ")"
+        ))
         .bind(&*encode_text(&scope.to_string()))
         .bind(&*encode_text(key))
-        .bind(self.now())
+        .bind(self.time())
         .fetch_optional(&mut *self.lend().await?)
         .await
         .map_err(unreadable)?;
@@ -97,8 +106,8 @@ impl StateStore for PostgresStateStore {
     }
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
-        let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
-        match self.perform(&Write(&prepared)).await? {
+        let prepared = PreparedWrite::new(write, &self.redactor, Timestamp::default())?;
+        match self.perform(&Write { write: &prepared, now: self.time() }).await? {
             Changed::Done(version) => Ok(version),
             Changed::Refused(found) => {
                 Err(StateError::conflict(&prepared.scope, prepared.key.clone(), found))
@@ -109,8 +118,8 @@ impl StateStore for PostgresStateStore {
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         // Validated like a write.
         let write = StateWrite::new(add.scope.clone(), add.key.clone(), JsonText::default());
-        PreparedWrite::new(write, &self.redactor, self.clock.now())?;
-        let done = self.perform(&StateAddition { add: &add, at: self.clock.now() }).await?;
+        PreparedWrite::new(write, &self.redactor, Timestamp::default())?;
+        let done = self.perform(&StateAddition { add: &add, now: self.time() }).await?;
         let error = || StateError::Serialization("the stored value is no whole number".to_owned());
         done.ok_or_else(error)
     }
@@ -122,7 +131,7 @@ impl StateStore for PostgresStateStore {
         expected: Expected,
     ) -> Result<bool, StateError> {
         check_identity(scope, key, &self.redactor)?;
-        let delete = Delete { scope, key, expected, now: self.now() };
+        let delete = Delete { scope, key, expected, now: self.time() };
         match self.perform(&delete).await? {
             Changed::Done(_) => Ok(true),
             Changed::Refused(found) if expected.allows(found) => Ok(false),
@@ -136,19 +145,31 @@ impl StateStore for PostgresStateStore {
         // Keys with the same prefix are adjacent.
         let listed = match backwards {
             _ if newest_first => {
-                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                concat!(
+                    "SELECT key, version, at, expires_at, value FROM backstop.state \
                  WHERE scope = $1 AND key >= $2 AND key < $3 AND $4::text IS NULL \
-                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY version DESC LIMIT $6"
+                 AND (expires_at IS NULL OR expires_at > ",
+                    given_ms!("$5"),
+                    ") ORDER BY version DESC LIMIT $6"
+                )
             }
             false => {
-                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                concat!(
+                    "SELECT key, version, at, expires_at, value FROM backstop.state \
                  WHERE scope = $1 AND key >= $2 AND key < $3 AND ($4::text IS NULL OR key > $4) \
-                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY key LIMIT $6"
+                 AND (expires_at IS NULL OR expires_at > ",
+                    given_ms!("$5"),
+                    ") ORDER BY key LIMIT $6"
+                )
             }
             true => {
-                "SELECT key, version, at, expires_at, value FROM backstop.state \
+                concat!(
+                    "SELECT key, version, at, expires_at, value FROM backstop.state \
                  WHERE scope = $1 AND key >= $2 AND key < $3 AND ($4::text IS NULL OR key < $4) \
-                 AND (expires_at IS NULL OR expires_at > $5) ORDER BY key DESC LIMIT $6"
+                 AND (expires_at IS NULL OR expires_at > ",
+                    given_ms!("$5"),
+                    ") ORDER BY key DESC LIMIT $6"
+                )
             }
         };
         let prefix = encode_text(&prefix).into_owned();
@@ -157,7 +178,7 @@ impl StateStore for PostgresStateStore {
             .bind(&prefix)
             .bind(prefix_end(&prefix))
             .bind(after.map(|after| encode_text(&after).into_owned()))
-            .bind(self.now())
+            .bind(self.time())
             .bind(i64::from(limit))
             .fetch_all(&mut *self.lend().await?)
             .await
@@ -172,17 +193,18 @@ impl StateStore for PostgresStateStore {
             return Ok(Vec::new());
         }
         // Those with the most of the words first, then the newest.
-        let rows = sqlx::query(
+        let rows = sqlx::query(concat!(
             "SELECT key, version, at, expires_at, value FROM backstop.state \
              WHERE words && $1 AND scope = $2 AND starts_with(key, $3) \
-             AND (expires_at IS NULL OR expires_at > $4) \
-             ORDER BY (SELECT count(*) FROM unnest(words) AS word WHERE word = ANY ($1)) DESC, \
-             version DESC LIMIT $5",
-        )
+             AND (expires_at IS NULL OR expires_at > ",
+            given_ms!("$4"),
+            ") ORDER BY (SELECT count(*) FROM unnest(words) AS word WHERE word = ANY ($1)) DESC, \
+             version DESC LIMIT $5"
+        ))
         .bind(wanted)
         .bind(&*encode_text(&scope.to_string()))
         .bind(&*encode_text(&prefix))
-        .bind(self.now())
+        .bind(self.time())
         .bind(i64::from(limit))
         .fetch_all(&mut *self.lend().await?)
         .await
@@ -191,20 +213,13 @@ impl StateStore for PostgresStateStore {
     }
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
-        let rows = sqlx::query(
-            // A loose index scan, with one step for each scope.
-            "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM backstop.state WHERE scope > $1) \
-             UNION ALL SELECT (SELECT min(scope) FROM backstop.state AS state WHERE state.scope > next.scope) \
-             FROM next WHERE next.scope IS NOT NULL) \
-             SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM backstop.state AS state \
-             WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3",
-        )
-        .bind(&*encode_text(&after.map(ToString::to_string).unwrap_or_default()))
-        .bind(self.now())
-        .bind(i64::from(limit))
-        .fetch_all(&mut *self.lend().await?)
-        .await
-        .map_err(unreadable)?;
+        let rows = sqlx::query(SCOPES)
+            .bind(&*encode_text(&after.map(ToString::to_string).unwrap_or_default()))
+            .bind(self.time())
+            .bind(i64::from(limit))
+            .fetch_all(&mut *self.lend().await?)
+            .await
+            .map_err(unreadable)?;
         let scope = |row: &PgRow| -> Result<Scope, StateError> {
             let text = column(row, "scope").map_err(unreadable)?;
             text.parse().map_err(|error: InvalidScope| StateError::Serialization(error.to_string()))
@@ -233,7 +248,11 @@ enum Changed {
 }
 
 /// A value to write. The version is drawn once the row is locked, so that it grows from write to write.
-struct Write<'a>(&'a PreparedWrite);
+struct Write<'a> {
+    /// Prepared at time 0: its expiry is the time that it has.
+    write: &'a PreparedWrite,
+    now: Option<i64>,
+}
 
 #[async_trait]
 impl TransactionWork for Write<'_> {
@@ -241,27 +260,39 @@ impl TransactionWork for Write<'_> {
     type Error = StoreError;
 
     async fn perform(&self, connection: &mut PgConnection) -> Result<Changed, StoreError> {
-        let write = self.0;
+        let Self { write, now } = *self;
         let (scope, key) = (write.scope.to_string(), &write.key);
         let statement = match write.expected {
             Expected::Any => {
-                "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
-                 VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, $5, $6) \
-                 ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
-                 at = $3, expires_at = $4, value = $5, words = $6 \
-                 WHERE $7::bigint IS NULL RETURNING version"
+                concat!(
+                    "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
+                     SELECT $1, $2, nextval('backstop.state_versions'), now.ms, now.ms + $4, $5, $6 FROM (SELECT ",
+                    given_ms!("$3"),
+                    " AS ms) AS now \
+                     ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
+                     at = excluded.at, expires_at = excluded.expires_at, value = $5, words = $6 \
+                     WHERE $7::bigint IS NULL RETURNING version"
+                )
             }
             Expected::Absent => {
-                "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
-                 VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, $5, $6) \
-                 ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
-                 at = $3, expires_at = $4, value = $5, words = $6 \
-                 WHERE known.expires_at <= $3 AND $7::bigint IS NULL RETURNING version"
+                concat!(
+                    "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
+                     SELECT $1, $2, nextval('backstop.state_versions'), now.ms, now.ms + $4, $5, $6 FROM (SELECT ",
+                    given_ms!("$3"),
+                    " AS ms) AS now \
+                     ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
+                     at = excluded.at, expires_at = excluded.expires_at, value = $5, words = $6 \
+                     WHERE known.expires_at <= excluded.at AND $7::bigint IS NULL RETURNING version"
+                )
             }
             Expected::Version(_) => {
-                "UPDATE backstop.state SET version = nextval('backstop.state_versions'), at = $3, \
-                 expires_at = $4, value = $5, words = $6 WHERE scope = $1 AND key = $2 \
-                 AND version = $7 AND (expires_at IS NULL OR expires_at > $3) RETURNING version"
+                concat!(
+                    "UPDATE backstop.state SET version = nextval('backstop.state_versions'), at = now.ms, \
+                     expires_at = now.ms + $4, value = $5, words = $6 FROM (SELECT ",
+                    given_ms!("$3"),
+                    " AS ms) AS now WHERE scope = $1 AND key = $2 \
+                     AND version = $7 AND (expires_at IS NULL OR expires_at > now.ms) RETURNING version"
+                )
             }
             _ => return Err(unknown()),
         };
@@ -273,7 +304,7 @@ impl TransactionWork for Write<'_> {
             let version: Option<i64> = sqlx::query_scalar(statement)
                 .bind(&*encode_text(&scope))
                 .bind(&*encode_text(key))
-                .bind(write.at.as_millis())
+                .bind(now)
                 .bind(write.expires_at.map(Timestamp::as_millis))
                 .bind(write.value.get())
                 .bind(index_words(&write.words))
@@ -284,7 +315,7 @@ impl TransactionWork for Write<'_> {
             if let Some(version) = version {
                 return Ok(Changed::Done(to_u64(version)));
             }
-            let found = find_version(connection, &scope, key, write.at.as_millis()).await?;
+            let found = find_version(connection, &scope, key, now).await?;
             // The value that was in the way may be gone by now.
             if !write.expected.allows(found) {
                 return Ok(Changed::Refused(found));
@@ -302,7 +333,7 @@ struct Delete<'a> {
     scope: &'a Scope,
     key: &'a str,
     expected: Expected,
-    now: i64,
+    now: Option<i64>,
 }
 
 #[async_trait]
@@ -320,9 +351,11 @@ impl TransactionWork for Delete<'_> {
             _ => return Err(unknown()),
         };
         let version: Option<i64> = sqlx::query_scalar(
-            "DELETE FROM backstop.state WHERE scope = $1 AND key = $2 \
-             AND (expires_at IS NULL OR expires_at > $3) AND version = coalesce($4, version) \
-             RETURNING version",
+            concat!(
+                "DELETE FROM backstop.state WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > ",
+                given_ms!("$3"),
+                ") AND version = coalesce($4, version) RETURNING version",
+            ),
         )
         .bind(&*encode_text(&scope))
         .bind(&*encode_text(self.key))
@@ -346,12 +379,14 @@ async fn find_version(
     connection: &mut PgConnection,
     scope: &str,
     key: &str,
-    now: i64,
+    now: Option<i64>,
 ) -> Result<Option<u64>, StoreError> {
-    let found: Option<i64> = sqlx::query_scalar(
+    let found: Option<i64> = sqlx::query_scalar(concat!(
         "SELECT version FROM backstop.state WHERE scope = $1 AND key = $2 \
-         AND (expires_at IS NULL OR expires_at > $3)",
-    )
+             AND (expires_at IS NULL OR expires_at > ",
+        given_ms!("$3"),
+        ")"
+    ))
     .bind(&*encode_text(scope))
     .bind(&*encode_text(key))
     .bind(now)

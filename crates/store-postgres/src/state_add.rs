@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 
 use crate::fault::Fault;
 use crate::rows::to_i64;
+use crate::server_time::given_ms;
 use crate::state_words::index_words;
 use crate::text::encode_text;
 use crate::transact::TransactionWork;
@@ -15,7 +16,8 @@ use crate::transact::TransactionWork;
 /// An amount to add.
 pub(crate) struct StateAddition<'a> {
     pub(crate) add: &'a StateAdd,
-    pub(crate) at: Timestamp,
+    /// The time in milliseconds; `None` stands for that of the server.
+    pub(crate) now: Option<i64>,
 }
 
 #[async_trait]
@@ -27,22 +29,26 @@ impl TransactionWork for StateAddition<'_> {
     async fn perform(&self, connection: &mut PgConnection) -> Result<Option<Added>, StoreError> {
         let StateAdd { scope, key, amount, unless_above, expires_after, .. } = self.add;
         let scope = scope.to_string();
-        let (at, expires_at) = (self.at, expires_after.map(|time| self.at.after(time)));
+        let lasts = expires_after.map(|time| Timestamp::default().after(time).as_millis());
         // The row is locked before its value is read, so that concurrent additions count.
-        let sum: Option<String> = sqlx::query_scalar(
+        let sum: Option<String> = sqlx::query_scalar(concat!(
             "INSERT INTO backstop.state AS known (scope, key, version, at, expires_at, value, words) \
-             VALUES ($1, $2, nextval('backstop.state_versions'), $3, $4, greatest(0, $5::bigint)::text, $6) \
+             SELECT $1, $2, nextval('backstop.state_versions'), now.ms, now.ms + $4, \
+             greatest(0, $5::bigint)::text, $6 FROM (SELECT ",
+            given_ms!("$3"),
+            " AS ms) AS now \
              ON CONFLICT (scope, key) DO UPDATE SET version = nextval('backstop.state_versions'), \
-             at = $3, expires_at = $4, words = $6, value = least(9223372036854775807, greatest(0, \
-             CASE WHEN known.expires_at <= $3 THEN 0 ELSE known.value::numeric END + $5))::text \
-             WHERE known.expires_at <= $3 OR CASE WHEN known.value ~ '^[0-9]{1,19}$' \
+             at = excluded.at, expires_at = excluded.expires_at, words = $6, \
+             value = least(9223372036854775807, greatest(0, \
+             CASE WHEN known.expires_at <= excluded.at THEN 0 ELSE known.value::numeric END + $5))::text \
+             WHERE known.expires_at <= excluded.at OR CASE WHEN known.value ~ '^[0-9]{1,19}$' \
              THEN known.value::numeric <= coalesce($7::numeric, known.value::numeric) END \
              RETURNING value",
-        )
+        ))
         .bind(&*encode_text(&scope))
         .bind(&*encode_text(key))
-        .bind(at.as_millis())
-        .bind(expires_at.map(Timestamp::as_millis))
+        .bind(self.now)
+        .bind(lasts)
         .bind(*amount)
         .bind(index_words(key))
         .bind(unless_above.map(to_i64))

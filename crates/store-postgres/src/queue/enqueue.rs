@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use backstop_event_log::{InvalidStartKey, KeyBinding, StartKey};
+use backstop_event_log::{InvalidStartKey, KeyBinding, StartDifference, StartKey};
 use layer0::id::{RunId, SessionId};
 use layer0::name::{check_name, check_session};
 use layer0::operator::Task;
@@ -17,6 +17,7 @@ use super::entry::StoredTask;
 use super::error::QueueError;
 use super::values::{DEFAULT, millis};
 use crate::fault::Fault;
+use crate::server_time::server_ms;
 use crate::start_keys;
 use crate::text::{column, encode_text};
 use crate::transact::TransactionWork;
@@ -109,7 +110,7 @@ impl Enqueue {
     }
 
     /// Checks the request, and creates the id of its run.
-    pub(super) fn entry(&self, now: Timestamp) -> Result<NewEntry, QueueError> {
+    pub(super) fn entry(&self) -> Result<NewEntry, QueueError> {
         let invalid =
             |what: &str, why: &dyn std::fmt::Display| QueueError::Invalid(format!("{what}: {why}"));
         check_name(&self.agent).map_err(|error| invalid("agent", &error))?;
@@ -146,8 +147,7 @@ impl Enqueue {
             session: session.unwrap_or_else(|| format!("ses_{}", Uuid::now_v7()).into()),
             key,
             task,
-            not_before: self.not_before.unwrap_or(now),
-            at: now,
+            not_before: self.not_before,
         })
     }
 }
@@ -167,8 +167,8 @@ pub(super) struct NewEntry {
     session: SessionId,
     key: Option<StartKey>,
     task: String,
-    not_before: Timestamp,
-    at: Timestamp,
+    /// Due at once if `None`.
+    not_before: Option<Timestamp>,
 }
 
 /// A run that was enqueued, now or earlier.
@@ -206,17 +206,21 @@ pub(super) async fn put(
 ) -> Result<Enqueued, QueueError> {
     let run = match &entry.key {
         None => entry.run.clone(),
-        Some(key) => match start_keys::bind(connection, key, &entry.run, entry.at).await? {
+        Some(key) => match start_keys::bind(connection, key, &entry.run, None).await? {
             KeyBinding::New => entry.run.clone(),
             // The process that bound the key may have died before it started the run.
             KeyBinding::Earlier(run) => run,
             KeyBinding::Queued(run) | KeyBinding::Removed(run) => {
                 return read_enqueued(connection, entry, run, false).await;
             }
-            // An unknown answer of the store starts nothing.
-            _ => {
+            bound => {
                 let (agent, key) = (key.operator.clone(), key.key.clone());
-                return Err(QueueError::KeyReused { agent, key });
+                let differs = match bound {
+                    KeyBinding::Reused(differs) => differs,
+                    // An unknown answer of the store starts nothing.
+                    _ => StartDifference::default(),
+                };
+                return Err(QueueError::KeyReused { agent, key, differs });
             }
         },
     };
@@ -250,18 +254,19 @@ async fn insert(
     entry: &NewEntry,
     run: &RunId,
 ) -> Result<bool, QueueError> {
-    let inserted = sqlx::query(
+    // The server's clock: that of this process may be ahead, and the run would wait for it.
+    let inserted = sqlx::query(concat!(
         "INSERT INTO backstop.queue (run, queue, agent, session, not_before, queued_at, task) \
-         SELECT $1, $2, $3, $4, $5, $6, $7 \
-         WHERE NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
+         SELECT $1, $2, $3, $4, coalesce($5, now.ms), now.ms, $6 FROM (SELECT ",
+        server_ms!(),
+        " AS ms) AS now WHERE NOT EXISTS (SELECT 1 FROM backstop.runs WHERE run = $1) \
          AND NOT EXISTS (SELECT 1 FROM backstop.queue WHERE run = $1) ON CONFLICT (run) DO NOTHING",
-    )
+    ))
     .bind(&*encode_text(run.as_str()))
     .bind(&*encode_text(&entry.queue))
     .bind(&*encode_text(&entry.agent))
     .bind(&*encode_text(entry.session.as_str()))
-    .bind(millis(entry.not_before))
-    .bind(millis(entry.at))
+    .bind(entry.not_before.map(millis))
     .bind(&*encode_text(&entry.task))
     .execute(connection)
     .await

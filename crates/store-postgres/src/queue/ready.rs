@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, RunState};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -16,6 +17,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::pool::ConnectionPool;
 use crate::rows::{decode_state, decode_summary};
+use crate::server_time::cap_at_server_time;
 use crate::text::column;
 
 /// Maximum wait of a search for a process that may be dead: the next search is not sooner.
@@ -89,10 +91,12 @@ pub(super) async fn ready(
     database: &Database,
     worker: &WorkerRow,
     look: Look<'_>,
-    now: Timestamp,
 ) -> Result<Vec<Ready>, LogError> {
     let dead = dead(database).await?;
     free_queue(database.pool(), &dead).await?;
+    // time of day: a run that is due only by the server's clock would be resumed here, and wait again.
+    let now = cap_at_server_time(&mut *database.pool().lend().await?, SystemClock.now()).await;
+    let now = now.map_err(Fault::from)?;
     let states: &[&str] = if look.parked { &["running", "parked"] } else { &["running"] };
     let (mut ready, mut behind) = (Vec::new(), 0_i64);
     loop {

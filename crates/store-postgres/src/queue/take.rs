@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use backstop_event_log::LogError;
+use layer0::code;
 use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::operator::Task;
-use layer0::{Timestamp, code};
 use sqlx::postgres::PgRow;
 use sqlx::{PgConnection, Row};
 
 use super::entry::{StartRefusal, StoredTask, read};
-use super::values::{count, millis};
+use super::values::count;
 use crate::fault::Fault;
+use crate::server_time::server_ms;
 use crate::text::{column, encode_text};
 use crate::transact::TransactionWork;
 
@@ -79,7 +80,6 @@ pub(super) struct TakeQueued<'a> {
     pub(super) most: usize,
     /// Runs to skip for a while.
     pub(super) paused: &'a [&'a str],
-    pub(super) now: Timestamp,
     /// Number of earlier searches.
     pub(super) turn: usize,
 }
@@ -89,10 +89,13 @@ pub(super) struct TakeQueued<'a> {
 ///
 /// Conditions on other rows are scalar subqueries and not joins, so that they are evaluated for the first few runs in
 /// order, however many runs there are, and however outdated the server's statistics are. Runs behind a running one are
-/// skipped together.
-const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
+/// skipped together. The server's clock decides what is due, because workers may have other ones.
+const TAKE: &str = concat!(
+    "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
     SELECT number FROM backstop.queue WHERE queue = $2 AND owner IS NULL AND refused IS NULL \
-    AND not_before <= $3 AND agent = ANY($4) AND run <> ALL($6) \
+    AND not_before <= ",
+    server_ms!(),
+    " AND agent = ANY($3) AND run <> ALL($5) \
     AND coalesce((SELECT false FROM backstop.runs WHERE runs.run = queue.run), true) \
     AND coalesce((SELECT false FROM backstop.lost_tails WHERE lost_tails.run = queue.run), true) \
     AND session NOT IN (SELECT at_work.session FROM backstop.queue AS at_work WHERE at_work.owner IS NOT NULL) \
@@ -102,8 +105,9 @@ const TAKE: &str = "UPDATE backstop.queue AS taken SET owner = $1 FROM (\
         ORDER BY earlier.session, earlier.number LIMIT 1), true) \
     AND coalesce((SELECT false FROM backstop.runs AS open WHERE open.session = queue.session \
         AND open.parent IS NULL AND open.branch_of IS NULL AND open.ended_at IS NULL LIMIT 1), true) \
-    ORDER BY not_before, number LIMIT $5 FOR UPDATE SKIP LOCKED) AS next \
-    WHERE taken.number = next.number RETURNING taken.*";
+    ORDER BY not_before, number LIMIT $4 FOR UPDATE SKIP LOCKED) AS next \
+    WHERE taken.number = next.number RETURNING taken.*"
+);
 
 #[async_trait]
 impl TransactionWork for TakeQueued<'_> {
@@ -178,7 +182,6 @@ impl TakeQueued<'_> {
         let mut rows = sqlx::query(TAKE)
             .bind(self.owner)
             .bind(&*encode_text(queue))
-            .bind(millis(self.now))
             .bind(self.agents)
             .bind(count(most))
             .bind(self.paused)

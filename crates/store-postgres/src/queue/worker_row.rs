@@ -1,9 +1,8 @@
 use backstop_event_log::LogError;
-use layer0::Timestamp;
 
-use super::values::millis;
 use crate::fault::Fault;
 use crate::pool::ConnectionPool;
+use crate::server_time::server_ms;
 use crate::text::encode_text;
 
 /// The capabilities of a worker: agents by name and digest, and the queues that it takes runs from.
@@ -53,19 +52,18 @@ pub(super) async fn announce(
     pool: &ConnectionPool,
     owner: &str,
     worker: &WorkerRow,
-    now: Timestamp,
 ) -> Result<(), LogError> {
     let mut lent = pool.lend().await?;
-    sqlx::query(
-        "INSERT INTO backstop.workers (process, agents, digests, queues, started_at) \
-         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (process) DO UPDATE \
+    sqlx::query(concat!(
+        "INSERT INTO backstop.workers (process, agents, digests, queues, started_at) VALUES ($1, $2, $3, $4, ",
+        server_ms!(),
+        ") ON CONFLICT (process) DO UPDATE \
          SET agents = excluded.agents, digests = excluded.digests, queues = excluded.queues",
-    )
+    ))
     .bind(owner)
     .bind(worker.names())
     .bind(worker.digests())
     .bind(worker.queue_names())
-    .bind(millis(now))
     .execute(&mut *lent)
     .await
     .map_err(Fault::from)?;

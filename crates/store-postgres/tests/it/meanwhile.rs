@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, Lookup};
 use backstop_event_log::{
-    EventLog, KeyBinding, LogError, RunFilter, RunWriter, StartKey, StartKeys,
+    EventLog, KeyBinding, LogError, RunFilter, RunWriter, StartKey, StartKeys, read_events,
 };
 use backstop_retention::{RemoveError, StoreRetention};
-use backstop_store_postgres::{Database, Enqueue, Options, QueueLimit};
-use backstop_testkit::contract::{RemovalStore, removals};
-use layer0::event::EventKind;
+use backstop_store_postgres::{Database, Enqueue, Options, Queue, QueueLimit};
+use backstop_testkit::contract::{RemovalStore, RunQueue, removals};
+use layer0::event::{EventKind, RunForked};
+use layer0::id::{RunId, SessionId};
 use layer0::operator::Task;
 use sqlx::Connection;
 
 use crate::support::{
-    DAY, append, append_at, at, connection, error, error_at, finished, names, open, server, stage,
-    started, until,
+    DAY, append, append_at, at, connection, count_waits, error, error_at, finished, fresh,
+    hold_back, names, open, server, stage, started, until,
 };
 
 async fn over(log: &Arc<dyn EventLog>, run: &str, first: EventKind) {
@@ -32,7 +34,25 @@ async fn removals_meet_other_actors() {
     let url = server!().database().await;
     let (shelf, other) = (open(&url).await, open(&url).await);
     let (log, errors) = (Arc::new(other.log()), Arc::new(other.errors()));
-    removals(RemovalStore { shelf, log, errors }).await;
+    let queue: Arc<dyn RunQueue> = Arc::new(Worker(other));
+    removals(RemovalStore { shelf, log, errors, queue: Some(queue) }).await;
+}
+
+#[derive(Debug)]
+struct Worker(Database);
+
+#[async_trait]
+impl RunQueue for Worker {
+    async fn put(&self, session: &SessionId) -> RunId {
+        let request = Enqueue::new("demo", Task::text("pay the invoice")).session(session.clone());
+        self.0.queue().enqueue(&request).await.unwrap().run
+    }
+
+    async fn take(&self) -> Option<RunId> {
+        let queues = [QueueLimit::new(Queue::DEFAULT)];
+        let taken = self.0.queue().take(&queues, &["demo"], 1, &[]).await.unwrap();
+        taken.into_iter().next().map(|taken| taken.run)
+    }
 }
 
 /// Spec: S10, J2. A session is forgotten while a worker has taken a queued run of it and not begun it yet.
@@ -96,6 +116,51 @@ async fn a_clock_that_is_ahead_removes_nothing() {
         assert!(matches!(found, Lookup::Found(_)), "{found:?}");
     }
     assert_eq!(bind().await, KeyBinding::Earlier("run_1".into()));
+}
+
+/// A copy of the first event of `run_1`, which has not been appended.
+async fn copy_of(log: &Arc<dyn EventLog>) -> RunWriter {
+    let (_, events) = read_events(&**log, &"run_1".into()).await.unwrap();
+    let records = log.records(&"run_1".into(), 1).await.unwrap();
+    let mut copy =
+        RunWriter::copy(Arc::clone(log), "run_copy".into(), &events[..1], records[..1].to_vec());
+    stage(&mut copy, RunForked::new("run_copy", "ses_copy", "run_1", 1).into());
+    copy
+}
+
+/// Spec: S10, D1. What is erased while it is copied does not come back with the copy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_copies_no_erased_event() {
+    let database = fresh(server!()).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    let mut copy = copy_of(&log).await;
+    log.erase(&"run_1".into(), 1).await.unwrap();
+    let refused = copy.commit().await.map(|_| ());
+    assert!(matches!(refused, Err(LogError::Erased { seq: 1, .. })), "{refused:?}");
+}
+
+/// Spec: S10, D1. A copy whose append is under way has seen the event, and is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn erasure_names_a_copy_under_way() {
+    let server = server!();
+    let url = server.database().await;
+    let (database, other) = (open(&url).await, open(&url).await);
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    over(&log, "run_1", started("a")).await;
+    let mut copy = copy_of(&log).await;
+    let holding = hold_back(&url, "run_copy").await;
+    let copying = tokio::spawn(async move { copy.commit().await.map(|_| ()) });
+    let mut looking = connection(&url).await;
+    until("the copy waits", async || count_waits(&mut looking).await == 1).await;
+    let erasing = tokio::spawn(async move { other.log().erase(&"run_1".into(), 1).await });
+    until("the erasure waits or is over", async || {
+        erasing.is_finished() || count_waits(&mut looking).await == 2
+    })
+    .await;
+    holding.close().await.unwrap();
+    copying.await.unwrap().unwrap();
+    assert_eq!(erasing.await.unwrap().unwrap(), ["run_copy".into()]);
 }
 
 /// Spec: D1. What the first event says of labels is erased with it.
@@ -192,14 +257,7 @@ async fn a_text_that_is_being_stored_stays() {
         tokio::spawn(async move { database.delete_run(&"run_1".into()).await })
     };
     let mut looking = connection(&url).await;
-    until("the removal waits", async || {
-        let waiting: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            .fetch_one(&mut looking)
-            .await
-            .unwrap();
-        waiting > 0
-    })
-    .await;
+    until("the removal waits", async || count_waits(&mut looking).await > 0).await;
     storing.commit().await.unwrap();
     assert_eq!(removing.await.unwrap().unwrap().errors, 0);
     let found = database.errors().find(&text.id).await.unwrap();

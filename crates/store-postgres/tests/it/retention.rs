@@ -10,10 +10,11 @@ use backstop_event_log::RunWriter;
 use backstop_redact::Redactor;
 use backstop_store_postgres::{Database, Options};
 use layer0::event::{ErrorStored, RunForked};
-use sqlx::Executor;
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::support::{
-    DAY, append_at, at, connection, error, error_at, finished, fresh, open, server, started, until,
+    DAY, append_at, at, connection, error, error_at, finished, fresh, open, over_on, server,
+    started, until,
 };
 
 fn writer(database: &Database, run: &str) -> RunWriter {
@@ -187,4 +188,27 @@ async fn set_retention_counts_for_other_processes() {
     until("the oldest one is gone", async || texts().await.len() < 3).await;
     assert_eq!(texts().await, ["new", "old"]);
     database.close().await;
+}
+
+/// Spec: S10. A run of the session starts and ends while a pass removes its first texts.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_ends_during_a_pass_counts() {
+    let server = server!();
+    let url = server.database().await;
+    let database = open(&url).await;
+    over_on(&database, 0, "run_1", started("s")).await;
+    // One page of candidates, and a part of the next one.
+    for number in 0..300 {
+        database.errors().store(error("s", "run_1", &format!("boom {number}"))).await.unwrap();
+    }
+    let ends = format!(
+        "CREATE FUNCTION backstop.end_another() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         UPDATE backstop.runs SET started_at = {0}, ended_at = {0}; RETURN NULL; END $$; \
+         CREATE TRIGGER ends AFTER DELETE ON backstop.errors FOR EACH STATEMENT \
+         EXECUTE FUNCTION backstop.end_another()",
+        at(39 * DAY).as_millis()
+    );
+    sqlx::raw_sql(AssertSqlSafe(ends)).execute(&mut connection(&url).await).await.unwrap();
+    let pruned = database.errors().prune(Retention::default(), at(40 * DAY)).await.unwrap();
+    assert_eq!(pruned.rows, 256, "what is read behind its end stays");
 }

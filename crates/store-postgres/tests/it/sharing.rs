@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::VirtualClock;
+use backstop_clock::{SystemClock, VirtualClock};
 use backstop_error_store::{ErrorFilter, ErrorStore};
 use backstop_event_log::{EventLog, InboxRequest, Settlement};
 use backstop_store_postgres::Database;
+use backstop_testkit::is_own_process;
 use layer0::error::StateError;
 use layer0::failure::{Effect, Failure};
-use layer0::state::{Expected, Scope, StateQuery, StateWrite};
+use layer0::state::{Expected, Scope, StateAdd, StateQuery, StateWrite};
 use layer0::{StateStore, Timestamp};
 use serde_json::json;
 use sqlx::Connection;
@@ -163,6 +164,38 @@ async fn expired_values_are_taken_away() {
     };
     until("the rows of expired values are gone", gone).await;
     database.close().await;
+}
+
+/// Spec: K1, J2. A process whose clock is ahead takes no value for expired, nor does what it writes last longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn server_decides_when_values_expire() {
+    if !is_own_process("sharing::server_decides_when_values_expire") {
+        return;
+    }
+    let server = server!();
+    let url = server.database().await;
+    let state = open(&url).await.state();
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    let held = |key: &str| {
+        let held = StateWrite::new(Scope::Global, key, json!("held"));
+        held.expires_after(minutes(10)).expecting(Expected::Absent)
+    };
+    state.write(held("lock")).await.unwrap();
+    for by in [3_600_000, -3_600_000] {
+        SystemClock::set_time_of_day(by);
+        assert!(state.read(&Scope::Global, "lock").await.unwrap().is_some(), "{by}");
+        let taken = state.write(held("lock")).await;
+        assert!(matches!(taken, Err(StateError::Conflict { .. })), "{by}: {taken:?}");
+        state.write(held(&format!("other {by}"))).await.unwrap();
+        let counted = StateAdd::new(Scope::Global, format!("count {by}"), 1);
+        state.add(counted.expires_after(minutes(10))).await.unwrap();
+        SystemClock::set_time_of_day(-by);
+    }
+    let left = "SELECT bool_and(expires_at - extract(epoch FROM now()) * 1000 BETWEEN 0 AND 600000) \
+        FROM backstop.state";
+    let are_sound: bool =
+        sqlx::query_scalar(left).fetch_one(&mut connection(&url).await).await.unwrap();
+    assert!(are_sound);
 }
 
 /// Spec: T14. The two look at the same moment, before either has written.
