@@ -28,7 +28,7 @@ pub use memory::memory;
 pub use operator::{OperatorSample, operator};
 pub use orchestrator::orchestrator;
 pub use provider::provider;
-pub use removal::{RemovalStore, removals};
+pub use removal::{RemovalStore, RunQueue, removals};
 pub use results::result_store;
 pub use start_keys::start_keys;
 pub use state::state_store;
