@@ -214,6 +214,32 @@ mod tests {
         assert!(spread(60_000).is_some_and(|most| (900..=1_000).contains(&most)));
     }
 
+    /// Spec: R2, R3, R4
+    #[test]
+    fn defaults_are_those_documented() {
+        let config = RetryConfig::new();
+        assert_eq!((config.attempts, config.base_ms, config.cap_ms), (3, 500, 8_000));
+        assert_eq!((config.max_retry_after_ms, config.deadline_ms), (60_000, 120_000));
+        assert_eq!(RetryConfig::once(), RetryConfig::new().attempts(1));
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let config = config.max_retry_after(minutes(2)).deadline(minutes(3));
+        assert_eq!((config.max_retry_after_ms, config.deadline_ms), (120_000, 180_000));
+    }
+
+    /// Spec: R3
+    #[test]
+    fn longest_spread_is_a_second() {
+        let (hint, jitter) = (Duration::from_secs(3_600), Jitter::from_seed(1));
+        let waits = (0..20_000).map(|_| RetryConfig::spread_hint(hint, &jitter));
+        assert_eq!(waits.max(), Some(hint + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn jitter_of_nothing_is_zero() {
+        assert_eq!(Jitter::Random.up_to(0), 0);
+        assert_eq!(Jitter::from_seed(1).up_to(0), 0);
+    }
+
     /// Spec: R2
     #[test]
     fn sessions_draw_different_waits() {

@@ -135,9 +135,7 @@ impl Breaker {
         if let BreakerPhase::Open { .. } = state.phase {
             state.enter(BreakerPhase::HalfOpen { since: self.clock.monotonic() });
         }
-        let generation = state.generation;
-        drop(state);
-        Ok(Permit { breaker: self.clone(), generation, recorded: false })
+        Ok(Permit { breaker: self.clone(), generation: state.generation })
     }
 
     /// Returns the time for which no call is let through; `None` if one is let through now.
@@ -172,13 +170,11 @@ struct Permit {
     breaker: Breaker,
     /// The generation of the state that let it through.
     generation: u64,
-    recorded: bool,
 }
 
 impl Permit {
     /// Records the result of the call.
-    fn record<T, E: Failure + 'static>(mut self, result: &Result<T, E>) {
-        self.recorded = true;
+    fn record<T, E: Failure + 'static>(self, result: &Result<T, E>) {
         let failure = result.as_ref().err().filter(|error| error.counts_against());
         let mut state = self.breaker.state();
         if state.generation != self.generation {
@@ -211,14 +207,11 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.recorded {
-            return;
-        }
         let mut state = self.breaker.state();
         if matches!(state.phase, BreakerPhase::HalfOpen { .. })
             && state.generation == self.generation
         {
-            // The next call is the probe.
+            // The probe has no result, so the next call is the probe.
             state.enter(BreakerPhase::Open { until: Duration::ZERO });
         }
     }

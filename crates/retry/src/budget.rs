@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use backstop_clock::Clock;
 
-/// Retries granted per call.
-const RATIO: f64 = 0.2;
-/// The most credit that calls can build up.
-const MAX_CREDIT: f64 = 100.0;
-/// Retries granted without earlier calls.
-const RESERVE: f64 = 10.0;
-/// The part of the reserve that is refilled per second.
-const REFILL_PER_SECOND: f64 = 1.0;
+/// The calls that grant one retry.
+const CALLS_PER_RETRY: u32 = 5;
+/// The most calls that grant retries later.
+const MAX_CALLS: u32 = 100 * CALLS_PER_RETRY;
+/// The time in which the reserve is refilled by one retry.
+const REFILL: Duration = Duration::from_secs(1);
+/// The time in which the whole reserve is refilled: ten retries are granted without earlier calls.
+const RESERVE: Duration = Duration::from_secs(10);
 
 /// A limit of the retries of all runs that call one endpoint: at most a fifth of the calls, plus a
 /// reserve of ten that refills by one a second. Clones share one budget.
@@ -27,8 +27,10 @@ pub struct RetryBudget {
 
 #[derive(Debug)]
 struct BudgetState {
-    credit: f64,
-    reserve: f64,
+    /// The calls that have not granted a retry yet.
+    calls: u32,
+    /// The retries in reserve, as the time that refills them.
+    reserve: Duration,
     /// The time of the last refill, in monotonic time.
     refilled: Duration,
 }
@@ -37,30 +39,28 @@ impl RetryBudget {
     /// Makes a budget with a full reserve.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = BudgetState { credit: 0.0, reserve: RESERVE, refilled: clock.monotonic() };
+        let state = BudgetState { calls: 0, reserve: RESERVE, refilled: clock.monotonic() };
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Records a call.
     pub(crate) fn deposit(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.credit = (state.credit + RATIO).min(MAX_CREDIT);
+        state.calls = state.calls.saturating_add(1).min(MAX_CALLS);
     }
 
     /// Withdraws one retry; returns whether there was one.
     pub(crate) fn withdraw(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.monotonic();
-        let refill = now.saturating_sub(state.refilled).as_secs_f64() * REFILL_PER_SECOND;
-        state.reserve = (state.reserve + refill).min(RESERVE);
+        let passed = now.saturating_sub(state.refilled);
+        state.reserve = state.reserve.saturating_add(passed).min(RESERVE);
         state.refilled = now;
-        // Adding a fifth five times gives a little less than one in binary.
-        let enough = 1.0 - 1e-9;
-        if state.credit >= enough {
-            state.credit -= 1.0;
+        if let Some(rest) = state.calls.checked_sub(CALLS_PER_RETRY) {
+            state.calls = rest;
             true
-        } else if state.reserve >= enough {
-            state.reserve -= 1.0;
+        } else if let Some(rest) = state.reserve.checked_sub(REFILL) {
+            state.reserve = rest;
             true
         } else {
             false
@@ -70,7 +70,7 @@ impl RetryBudget {
     /// Returns a retry that was withdrawn and not made.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.credit = (state.credit + 1.0).min(MAX_CREDIT);
+        state.calls = state.calls.saturating_add(CALLS_PER_RETRY).min(MAX_CALLS);
     }
 }
 
@@ -109,6 +109,7 @@ mod tests {
             assert_eq!(granted(30), 0, "no time passed");
         }
     }
+
     /// Spec: R5
     #[test]
     fn returned_retry_is_granted_once() {

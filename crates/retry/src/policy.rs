@@ -213,9 +213,11 @@ impl RetryPolicy {
             Some(wait) => here.or_wait(wait),
             None => here,
         };
+        // It stops although another endpoint would be called, so that only the limit is in the way.
+        let is_limited = goes_on || goes_beside;
         let (is_exhausted, is_limited) = match here {
-            Here::Nothing => (false, (goes_on || goes_beside) && is_full),
-            Here::UsedUp => (true, (goes_on || goes_beside) && is_full),
+            Here::Nothing => (false, is_limited),
+            Here::UsedUp => (true, is_limited),
             Here::Wait(_) if is_full => (true, true),
             Here::Wait(delay) if self.withdraw() => return RetryDecision::Again(delay),
             Here::Wait(_) => (true, false),

@@ -1,7 +1,7 @@
 //! Trivial results, which a mutant of a function returns at once.
 
 use quote::ToTokens;
-use syn::{Block, Expr, GenericArgument, PathArguments, ReturnType, Stmt, Type};
+use syn::{Block, Expr, GenericArgument, Local, Pat, PathArguments, ReturnType, Stmt, Type};
 
 /// Returns the trivial results for a function, without the one that its body returns anyway.
 pub(super) fn replaced_results(output: &ReturnType, block: &Block) -> Vec<&'static str> {
@@ -9,7 +9,9 @@ pub(super) fn replaced_results(output: &ReturnType, block: &Block) -> Vec<&'stat
         ReturnType::Default => vec!["()"],
         ReturnType::Type(_, kind) => results(kind),
     };
-    let only = match block.stmts.as_slice() {
+    let statements: Vec<&Stmt> = block.stmts.iter().filter(|stmt| !names_only(stmt)).collect();
+    let only = match statements.as_slice() {
+        [] => "()".to_owned(),
         [Stmt::Expr(expr, None)] => expr_text(expr),
         _ => String::new(),
     };
@@ -60,6 +62,16 @@ fn is_str(kind: &Type) -> bool {
     matches!(kind, Type::Path(path) if path.path.is_ident("str"))
 }
 
+/// Returns whether a statement only names parameters, as in `let _ = (a, b);`.
+fn names_only(stmt: &Stmt) -> bool {
+    let Stmt::Local(Local { pat: Pat::Wild(_), init: Some(init), .. }) = stmt else { return false };
+    match &*init.expr {
+        Expr::Path(_) => true,
+        Expr::Tuple(tuple) => tuple.elems.iter().all(|elem| matches!(elem, Expr::Path(_))),
+        _ => false,
+    }
+}
+
 fn expr_text(expr: &Expr) -> String {
     expr.to_token_stream().to_string().replace(' ', "")
 }
@@ -76,6 +88,9 @@ mod tests {
             ("fn f() -> Result<Option<u8>, E> { g() }", &["Ok(None)"]),
             ("fn f() -> &'static str { g() }", &["\"\""]),
             ("fn f() -> Machine { g() }", &[]),
+            ("fn f(a: u8, b: u8) { let _ = (a, b); }", &[]),
+            ("fn f(a: u8) -> Option<u8> { let _ = a; None }", &[]),
+            ("fn f(a: u8) { let _ = g(a); }", &["()"]),
         ];
         for (source, expected) in cases {
             let function: syn::ItemFn = syn::parse_str(source).expect("the source is Rust");

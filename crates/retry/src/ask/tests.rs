@@ -9,7 +9,7 @@ use layer0::failure::{Chain, CircuitOpen, Effect, Elsewhere};
 use proptest::prelude::*;
 use tower::{Layer, service_fn};
 
-use crate::{Fallback, RetryBudget, RetryConfig};
+use crate::{FailedAttempt, Fallback, RetryBudget, RetryConfig};
 
 /// A failure that states its facts, and the failures it was joined with.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -72,11 +72,26 @@ fn refuse(seconds: u64) -> Odd {
 #[derive(Clone, Default)]
 struct Call {
     is_given_up: bool,
+    max_attempts: Option<u32>,
+    /// The numbers of the failed attempts.
+    numbers: Arc<Mutex<Vec<u32>>>,
 }
 
 impl RetryRequest<Odd> for Call {
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn max_attempts(&self) -> Option<u32> {
+        self.max_attempts
+    }
+
+    fn record_failed_attempt(
+        &self,
+        attempt: FailedAttempt<'_, Odd>,
+    ) -> Option<Pin<Box<dyn Future<Output = Result<(), Odd>> + Send>>> {
+        self.numbers.lock().unwrap().push(attempt.number);
+        None
     }
 
     fn given_up(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -103,12 +118,17 @@ struct Seen {
 }
 
 async fn run(scripts: Vec<Script>, call: Call) -> Seen {
-    run_with(scripts, call, None).await
+    run_with(scripts, call, RetryConfig::default(), None).await
 }
 
-async fn run_with(scripts: Vec<Script>, call: Call, budget: Option<RetryBudget>) -> Seen {
+async fn run_with(
+    scripts: Vec<Script>,
+    call: Call,
+    config: RetryConfig,
+    budget: Option<RetryBudget>,
+) -> Seen {
     let clock = VirtualClock::starting_at(Timestamp::default());
-    let mut policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock.clone()));
+    let mut policy = RetryPolicy::new(config, Arc::new(clock.clone()));
     if let Some(budget) = budget {
         policy = policy.budget(budget);
     }
@@ -133,10 +153,14 @@ async fn run_with(scripts: Vec<Script>, call: Call, budget: Option<RetryBudget>)
     Seen { result, asked, elapsed: clock.monotonic() }
 }
 
+async fn run_paid(script: Script, call: Call, budget: &RetryBudget) -> Seen {
+    run_with(vec![script], call, RetryConfig::default(), Some(budget.clone())).await
+}
+
 /// Spec: O2
 #[tokio::test]
 async fn given_up_request_asks_no_other_endpoint() {
-    let call = Call { is_given_up: true };
+    let call = Call { is_given_up: true, ..Call::default() };
     let seen = run(vec![vec![quota()], vec![]], call).await;
     assert_eq!((seen.asked, seen.result.unwrap_err().name), (vec![0], "quota"));
 }
@@ -147,8 +171,8 @@ async fn given_up_wait_gives_its_token_back() {
     let budget = RetryBudget::new(Arc::new(VirtualClock::starting_at(Timestamp::default())));
     while budget.withdraw() {}
     budget.give_back();
-    let call = Call { is_given_up: true };
-    let seen = run_with(vec![vec![busy()]], call, Some(budget.clone())).await;
+    let call = Call { is_given_up: true, ..Call::default() };
+    let seen = run_paid(vec![busy()], call, &budget).await;
     assert!(seen.result.is_err());
     assert!(budget.withdraw(), "the retry was not made");
 }
@@ -159,10 +183,10 @@ async fn calls_pay_for_retries() {
     let budget = RetryBudget::new(Arc::new(VirtualClock::starting_at(Timestamp::default())));
     while budget.withdraw() {}
     for _ in 0..4 {
-        run_with(vec![vec![]], Call::default(), Some(budget.clone())).await.result.unwrap();
+        run_paid(vec![], Call::default(), &budget).await.result.unwrap();
         assert!(!budget.withdraw());
     }
-    let seen = run_with(vec![vec![busy()]], Call::default(), Some(budget.clone())).await;
+    let seen = run_paid(vec![busy()], Call::default(), &budget).await;
     assert_eq!(seen.asked, vec![0, 0], "the fifth call makes up for the retry");
     assert!(!budget.withdraw(), "one retry costs one");
 }
@@ -213,6 +237,25 @@ async fn refused_request_is_no_attempt() {
     let script = vec![refuse(1), busy(), refuse(1), busy(), refuse(1)];
     let seen = run(vec![script], Call::default()).await;
     assert_eq!((seen.result.unwrap(), seen.asked.len()), (0, 6));
+}
+
+/// Spec: R4, R7. Attempts are counted and limited at all endpoints together, refused ones too.
+#[tokio::test]
+async fn attempts_at_all_endpoints_are_counted() {
+    let scripts = || vec![vec![quota()], vec![refuse(1), busy()], vec![]];
+    let call = Call::default();
+    let seen = run(scripts(), call.clone()).await;
+    assert_eq!((seen.result.unwrap(), seen.asked), (2, vec![0, 1, 2]));
+    assert_eq!(*call.numbers.lock().unwrap(), [1, 2]);
+    for (max, asked) in [(1, vec![0]), (2, vec![0, 1]), (3, vec![0, 1, 2])] {
+        let call = Call { max_attempts: Some(max), ..Call::default() };
+        assert_eq!(run(scripts(), call).await.asked, asked, "{max}");
+    }
+    let refusals = || vec![vec![refuse(1), refuse(1), refuse(1)]];
+    let call = Call { max_attempts: Some(2), ..Call::default() };
+    assert_eq!(run(refusals(), call).await.asked, [0, 0]);
+    let once = run_with(refusals(), Call::default(), RetryConfig::once(), None).await;
+    assert_eq!(once.asked, [0], "a single attempt never waits");
 }
 
 /// The failures of an endpoint, and whether it answers in the end.

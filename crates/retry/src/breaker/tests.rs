@@ -68,6 +68,18 @@ async fn breaker_opens_after_failures_and_probes_once() {
 }
 
 /// Spec: R7
+#[test]
+fn defaults_are_five_failures_and_half_a_minute() {
+    let clock = Arc::new(VirtualClock::starting_at(Timestamp::default()));
+    let breaker = Breaker::new(BreakerConfig::new(), clock.clone());
+    (0..5).for_each(|_| record(&breaker, transient()).expect("fewer than five failed"));
+    assert_eq!(refused_for(&breaker), Some(30));
+    let breaker = Breaker::new(BreakerConfig::new().failures(0), clock);
+    record(&breaker, transient()).unwrap();
+    assert_eq!(refused_for(&breaker), Some(30), "at least one failure opens it");
+}
+
+/// Spec: R7
 #[tokio::test]
 async fn the_callers_mistakes_do_not_open_it() {
     let (breaker, _) = breaker();
@@ -86,6 +98,24 @@ async fn a_probe_that_is_dropped_leaves_its_place() {
     drop(breaker.admit().unwrap());
     record(&breaker, Ok(())).unwrap();
     record(&breaker, Ok(())).unwrap();
+}
+
+/// Spec: R7
+#[tokio::test]
+async fn dropped_call_shows_nothing() {
+    let (breaker, clock) = breaker();
+    let straggler = breaker.admit().unwrap();
+    drop(breaker.admit().unwrap());
+    let together = [breaker.admit(), breaker.admit()];
+    assert!(together.iter().all(Result::is_ok), "it is closed");
+    drop(together);
+    open(&breaker);
+    pass(&clock, 10).await;
+    let probe = breaker.admit().unwrap();
+    drop(straggler);
+    assert_eq!(refused_for(&breaker), Some(1), "the probe is still running");
+    probe.record(&Ok::<_, OrchError>(()));
+    assert_eq!(refused_for(&breaker), None);
 }
 
 /// Spec: R7
@@ -212,6 +242,20 @@ async fn queued_call_asks_the_circuit_again() {
     }
     assert_eq!(*asked.lock().unwrap(), 2, "those behind them were refused");
     assert_eq!(clock.monotonic(), Duration::from_secs(20));
+}
+
+/// Spec: R7
+#[tokio::test]
+async fn refused_call_waits_for_no_place() {
+    let (breaker, clock) = breaker();
+    open(&breaker);
+    let busy = tower::limit::ConcurrencyLimit::with_semaphore(
+        tower::service_fn(|()| std::future::ready(Err::<(), _>(Slow::Down))),
+        Arc::new(tokio::sync::Semaphore::new(0)),
+    );
+    let mut refused = call(&clock, breaker.layer().layer(busy)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(refused.try_recv(), Ok("test.slow"), "no place is free, and none is needed");
 }
 
 /// Spec: R7

@@ -12,6 +12,9 @@ use tower::{Layer, Service, ServiceExt};
 
 use crate::{FailedAttempt, RetryRequest};
 
+mod alternatives;
+mod limits;
+
 /// A request that records the delays between its attempts.
 #[derive(Clone, Default)]
 struct Call {
