@@ -161,21 +161,21 @@ impl Budget {
     /// Returns the smaller of this budget and the caller's allowance and time, for each bound.
     #[must_use]
     pub(crate) fn within(mut self, allowance: Option<&Allowance>, time: Option<Duration>) -> Self {
-        fn least<T: PartialOrd>(own: Option<T>, given: Option<T>) -> Option<T> {
-            match (own, given) {
-                (Some(own), Some(given)) => Some(if given < own { given } else { own }),
+        fn bound<T>(max: &mut Option<T>, given: Option<T>, least: fn(T, T) -> T) {
+            *max = match (max.take(), given) {
+                (Some(own), Some(given)) => Some(least(own, given)),
                 (own, given) => own.or(given),
-            }
+            };
         }
         if let Some(given) = allowance {
-            self.max_model_calls = least(self.max_model_calls, given.model_calls);
-            self.max_tool_calls = least(self.max_tool_calls, given.tool_calls);
-            self.max_input_tokens = least(self.max_input_tokens, given.input_tokens);
-            self.max_output_tokens = least(self.max_output_tokens, given.output_tokens);
-            self.max_total_tokens = least(self.max_total_tokens, given.total_tokens);
-            self.max_cost_usd = least(self.max_cost_usd, given.cost_nanousd.map(dollars));
+            bound(&mut self.max_model_calls, given.model_calls, u32::min);
+            bound(&mut self.max_tool_calls, given.tool_calls, u32::min);
+            bound(&mut self.max_input_tokens, given.input_tokens, u64::min);
+            bound(&mut self.max_output_tokens, given.output_tokens, u64::min);
+            bound(&mut self.max_total_tokens, given.total_tokens, u64::min);
+            bound(&mut self.max_cost_usd, given.cost_nanousd.map(dollars), f64::min);
         }
-        self.max_wall_ms = least(self.max_wall_ms, time.map(milliseconds));
+        bound(&mut self.max_wall_ms, time.map(milliseconds), u64::min);
         self
     }
 

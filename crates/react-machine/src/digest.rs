@@ -11,7 +11,7 @@ use crate::fnv::Fnv1a;
 use crate::signature::write_canonical;
 
 /// The digest of the model's requests, which grows with the transcript.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RequestDigest {
     digest: Fnv1a,
     /// Number of messages covered.
@@ -21,7 +21,7 @@ pub(crate) struct RequestDigest {
 
 impl RequestDigest {
     pub(crate) fn new(tools: Arc<str>) -> Self {
-        Self { digest: Fnv1a::default(), covered: 0, tools }
+        Self { tools, ..Self::default() }
     }
 
     /// Begins with the end of the session's transcript and the instructions of the run, without the words around them.

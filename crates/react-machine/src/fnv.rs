@@ -61,10 +61,11 @@ pub(crate) fn to_hex(number: u64) -> Arc<str> {
 
 /// Returns the sixteen hex digits of a number.
 pub(crate) fn hex_digits(number: u64) -> [u8; 16] {
-    let mut shift = 64;
-    [(); 16].map(|()| {
-        shift -= 4;
-        b"0123456789abcdef"[usize::try_from(number >> shift & 15).unwrap_or(0)]
+    let bytes = number.to_be_bytes();
+    std::array::from_fn(|at| {
+        let byte = bytes[at / 2];
+        let half = if at.is_multiple_of(2) { byte >> 4 } else { byte & 15 };
+        b"0123456789abcdef"[usize::from(half)]
     })
 }
 

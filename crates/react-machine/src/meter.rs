@@ -213,7 +213,7 @@ impl Meter {
 
     /// Returns the number of executions left of the agent's own budget.
     pub(crate) fn own_executions_left(&self, events: u64) -> u32 {
-        self.agents.executions_left(&self.usage(0), 0, events)
+        self.agents.executions_left(&self.usage_without_time(), 0, events)
     }
 
     /// Increases the budget.
@@ -264,8 +264,13 @@ impl Meter {
 
     /// Returns the usage until now, including child runs that have returned.
     pub(crate) fn usage(&self, wall_ms: u64) -> Usage {
-        let mut usage = self.own;
+        let mut usage = self.usage_without_time();
         usage.wall_ms = wall_ms;
+        usage
+    }
+
+    fn usage_without_time(&self) -> Usage {
+        let mut usage = self.own;
         usage.add_dispatched(&self.below);
         usage
     }
@@ -316,12 +321,12 @@ impl Meter {
     pub(crate) fn executions_left(&self, events: u64) -> u32 {
         let promised = self.open.iter().filter_map(|open| open.allowance.tool_calls);
         let promised = promised.fold(0_u32, u32::saturating_add);
-        self.budget.executions_left(&self.usage(0), promised, events)
+        self.budget.executions_left(&self.usage_without_time(), promised, events)
     }
 
     /// Refuses an execution, first or repeated, that the budget does not allow.
     pub(crate) fn check_execution(&self, event: &'static str) -> Result<(), Misuse> {
-        match self.budget.remaining_allowance(&self.usage(0)).tool_calls {
+        match self.budget.remaining_allowance(&self.usage_without_time()).tool_calls {
             Some(0) => {
                 Err(Misuse::Unexpected { event, state: "no execution is left of the budget" })
             }

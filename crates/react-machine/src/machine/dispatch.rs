@@ -111,7 +111,8 @@ impl Machine {
 
     fn executions_kept(&self) -> u32 {
         let dispatches = |tool: &str| self.run.dispatches(tool);
-        self.phase.batch().map_or(0, |batch| CallBatch::executions_kept(batch, dispatches))
+        let kept = self.phase.batch().map(|batch| batch.executions_kept(dispatches));
+        kept.unwrap_or_default()
     }
 
     /// Returns the number of other calls that have yet to dispatch; `None` if the call's tool does not declare that it

@@ -23,9 +23,7 @@ impl Machine {
             run.clock.advance(at);
             let cause = run.events();
             let next = match &*phase {
-                RunPhase::Asking(turn) if is_cut_short => {
-                    run.wait_or_exhaust(cause, turn.ask(), exhausted)
-                }
+                RunPhase::Asking(turn) => run.wait_or_exhaust(cause, turn.ask(), exhausted),
                 _ => run.exhaust_in(phase, cause, &exhausted),
             };
             *phase = next;

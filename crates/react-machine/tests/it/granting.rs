@@ -3,10 +3,10 @@
 use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::message::{StopReason, ToolCall};
-use layer0::usage::Allowance;
+use layer0::usage::{Allowance, BudgetIncrease};
 use serde_json::json;
 
-use crate::script::{Script, agent, data};
+use crate::script::{Script, agent, data, dispatched};
 use crate::world::started;
 
 /// A run that another one dispatched with this much of its budget.
@@ -87,6 +87,46 @@ fn used_up_share_asks_the_caller_for_more() {
     assert_eq!(script.reason(), "budget.model_calls");
 }
 
+/// Spec: B1, O2. The last attempt failed, and no other is allowed.
+#[test]
+fn call_without_an_attempt_left_asks_the_caller() {
+    let mut script = run_below(Some(1), None);
+    let mut failed = ModelAttempted::new(1, 1, "script");
+    failed.code = Some("provider.transient".into());
+    script.take(failed);
+    script.effects.clear();
+    script.machine.tick(script.at());
+    script.drain();
+    check_asks(&script, 0);
+}
+
+/// Spec: B1, O2. Only a run with a caller and an allowance asks for more.
+#[test]
+fn run_on_its_own_asks_for_nothing() {
+    let mut alone = started();
+    let mut allowance = Allowance::without_bounds();
+    allowance.model_calls = Some(1);
+    alone.allowance = Some(Box::new(allowance));
+    let mut script = Script::start(agent(), alone);
+    use_up_calls(&mut script);
+    assert_eq!(script.reason(), "budget.model_calls");
+
+    let mut unbounded = started();
+    unbounded.parent = Some("run_0".into());
+    let mut definition = agent();
+    definition.budget.max_tool_calls = Some(3);
+    let mut script = Script::start(definition, unbounded);
+    script.call(&["below"]);
+    script.begin("c0", "below");
+    let mut unrecorded = dispatched("c0", "run_a");
+    (unrecorded.unrecorded, unrecorded.allowance.tool_calls) = (true, Some(2));
+    script.take(unrecorded);
+    script.recover();
+    script.call(&["plain", "plain"]);
+    assert_eq!(script.machine.executions_left(), 0, "they are promised to the lost run");
+    assert_eq!(script.machine.wants_budget(), None);
+}
+
 /// Spec: B1, O2. The grant covers the calls, and its own event is the last that the agent allows.
 #[test]
 fn end_after_grant_names_what_is_used_up() {
@@ -120,6 +160,37 @@ fn short_batch_runs_with_what_is_granted() {
         panic!("{:?}", script.effects)
     };
     assert_eq!(batch.max_executions, 1, "the first runs");
+}
+
+/// Spec: B1, O2. One execution more is worth asking for.
+#[test]
+fn single_execution_is_asked_for() {
+    let mut definition = agent();
+    definition.budget.max_tool_calls = Some(2);
+    let mut script = run_below_as(definition, None, Some(1));
+    script.effects.clear();
+    script.call(&["plain", "plain"]);
+    check_asks(&script, 0);
+}
+
+/// Spec: B1, D12. A run is reopened if its caller may give more, or a person does.
+#[test]
+fn used_up_share_ends_a_run_only_for_a_while() {
+    for (is_final, more, is_refused) in
+        [(false, None, false), (true, None, true), (true, Some(1), false)]
+    {
+        let mut script = run_below(Some(1), None);
+        attempt(&mut script, 1);
+        if is_final {
+            script.respond(StopReason::Pause, "so far", Vec::new());
+            script.take(BudgetGranted::new("run_1", None));
+        } else {
+            script.take(ModelFailed::new(1, "provider.transient", vec!["busy".into()], 1));
+        }
+        let more = more.map(|more| BudgetIncrease::new().model_calls(more));
+        let reopened = script.machine.reopening("ops", None, more);
+        assert_eq!(reopened.is_err(), is_refused, "{is_final} {more:?}: {reopened:?}");
+    }
 }
 
 /// Spec: B1, O2. No more can come of what the run's own agent does not allow.
@@ -187,6 +258,16 @@ fn short_run_asks_again_after_a_loss() {
     script.effects.clear();
     script.recover();
     check_asks(&script, 0);
+}
+
+/// Spec: J2, O2. Calls that may have run in lost events need no execution any more.
+#[test]
+fn doubtful_calls_need_no_grant() {
+    let mut script = short_of_an_execution();
+    script.take(RunResumed::new("ops").accepting(LostTail::new(99, Hash([9; 32]))));
+    script.effects.clear();
+    script.recover();
+    assert!(matches!(&script.effects[..], [MachineAction::CallModel(_)]), "{:?}", script.effects);
 }
 
 /// Spec: B1. The caller's time and depth are handed down.

@@ -50,6 +50,7 @@ fn parked_run_asks_its_model_when_due() {
         panic!("{:?}", script.effects)
     };
     assert_eq!((call.call, call.attempts_before), (1, 1));
+    assert_eq!(call.id.epoch, 3, "each process has its own");
     let machine = &script.machine;
     assert_eq!((machine.parked_until(), machine.parked_reason()), (None, None));
     assert!(!machine.is_waiting() && !machine.is_due(Timestamp::from_millis(DUE)));

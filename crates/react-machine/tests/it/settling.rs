@@ -10,7 +10,8 @@ use layer0::message::Message;
 use layer0::stop::Stop;
 use serde_json::json;
 
-use crate::world::{World, definition};
+use crate::script::{Script, agent, ids};
+use crate::world::{World, definition, started};
 
 fn resolved(call: &CallId, happened: bool) -> ToolResolved {
     let verdict = if happened { Verdict::Happened } else { Verdict::DidNot };
@@ -128,6 +129,58 @@ fn stopped_call_is_probed_once_over() {
     world.machine.handle(MachineInput::fact(at, probed(Verdict::DidNot))).unwrap_err();
 }
 
+/// Spec: T14, D12. The model learns the outcome of a stopped call in the next episode.
+#[test]
+fn late_probe_is_read_in_the_next_episode() {
+    let mut script = Script::at_work(agent(), &["probed"]);
+    script.take(SignalReceived::new(CANCEL, json!(null)));
+    script.take(ToolProbed::new("c0", Verdict::DidNot, None));
+    let reopened = script.machine.reopening("ops", Some("go on".into()), None).unwrap();
+    script.take(reopened);
+    let last = script.machine.transcript().messages().last().cloned();
+    let text = "`probed` says that its call `c0` did not happen; it may be called again.\n\ngo on";
+    assert_eq!(last.as_deref(), Some(&Message::user(text)));
+}
+
+/// Spec: T14. The runs that a call dispatches have outcomes of their own.
+#[test]
+fn dispatching_call_cannot_be_settled() {
+    let mut script = Script::at_work(agent(), &["below"]);
+    let why = script.refusal(resolved(&"c0".into(), true));
+    assert_eq!(why, "no open call `c0`");
+}
+
+/// Spec: T14, B1. The process that has the run ends it in time.
+#[test]
+fn deadline_after_a_settlement_counts_all_time() {
+    let mut definition = agent();
+    definition.budget.max_wall_ms = Some(5_000);
+    let mut script = Script::at_work(definition, &["plain"]);
+    script.take_after(1_000, resolved(&"c0".into(), true));
+    script.now += 4_000;
+    script.machine.tick(script.at());
+    script.drain();
+    assert_eq!(script.reason(), "budget.wall_time");
+    assert_eq!(script.machine.usage().wall_ms, 5_000);
+}
+
+/// Spec: T14, X2. Runs of the first version ask again about a call that a person settled.
+#[test]
+fn settlement_decides_since_the_second_version() {
+    for (machine, unsettled) in [(1, ids(&["c0"])), (2, ids(&[]))] {
+        let mut started = started();
+        started.machine = machine;
+        let mut script = Script::start(agent(), started);
+        script.call(&["plain"]);
+        script.begin("c0", "plain");
+        script.take(resolved(&"c0".into(), true));
+        let timeout = ToolFailure::new("tool.timeout", "timed out");
+        script.take(ToolResponded::failure("c0".into(), "plain".into(), "text", 1, timeout));
+        let calls: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
+        assert_eq!(calls, unsettled, "{machine}");
+    }
+}
+
 /// Spec: T14, D7. A copy cannot ask about calls that another run made.
 #[test]
 fn copied_call_is_not_probed() {
@@ -158,6 +211,19 @@ fn only_begun_calls_may_have_acted() {
     let begun = "Cancelled: may already have acted";
     assert_eq!(texts, [json!(begun), json!(begun), json!("Cancelled: the run was stopped")]);
     assert_eq!(world.machine.unsettled_calls().count(), 2);
+}
+
+/// Spec: T14
+#[test]
+fn call_requested_first_may_have_acted() {
+    let mut definition = agent();
+    definition.limits.max_concurrent_tools = 1;
+    let mut script = Script::asking(definition, &["plain", "plain"]);
+    script.begin("c1", "plain");
+    script.begin("c0", "plain");
+    script.take(SignalReceived::new(CANCEL, json!(null)));
+    let unsettled: Vec<_> = script.machine.unsettled_calls().map(|(id, _)| id.clone()).collect();
+    assert_eq!(unsettled, ids(&["c1"]));
 }
 
 /// Spec: T14. A call that a person settled has a known outcome, whatever its answer says.

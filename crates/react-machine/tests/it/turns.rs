@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use backstop_react_machine::*;
 use layer0::event::{ModelResponded, RunRecovered};
-use layer0::message::{Message, StopReason};
+use layer0::message::{Message, ProviderState, StatePart, StopReason};
 use layer0::stop::Stop;
 use layer0::usage::{TokenUsage, Usage};
+use serde_json::json;
 
-use crate::world::{World, patient};
+use crate::script::{Script, agent, data};
+use crate::world::{World, patient, started};
 
 /// Spec: G1
 #[test]
@@ -125,6 +127,53 @@ fn paused_turn_is_resent_with_answered_calls() {
     assert_eq!(messages.iter().filter(|message| is_answer(message)).count(), 2);
     world.answer(9, 0, false, 3);
     assert!(matches!(&world.finish, Some(Finish::Stopped { stop: Stop::Completed, .. })));
+}
+
+/// Spec: P8, P9. The signed thinking of a paused turn goes back to its provider.
+#[test]
+fn paused_turn_without_text_keeps_its_state() {
+    let state = ProviderState::new("p", "m", "e", [StatePart::new(json!({ "signed": 1 }))]);
+    for state in [None, Some(state)] {
+        let mut script = Script::new(agent());
+        let before = script.machine.transcript().len();
+        let mut paused =
+            ModelResponded::new(1, "", [].into(), StopReason::Pause, TokenUsage::default());
+        paused.provider_state = state.clone();
+        script.take(paused);
+        let said = &script.machine.transcript().messages()[before..];
+        let states = said.iter().map(|message| match &**message {
+            Message::Assistant { provider_state, .. } => provider_state.clone(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(states.collect::<Vec<_>>(), Vec::from_iter(state.map(Some)));
+    }
+}
+
+/// Spec: P9, G6. An unusable answer is no pause.
+#[test]
+fn pauses_count_anew_after_an_unusable_answer() {
+    let misfit =
+        OutputCheck::new(|text| if text == "fits" { Ok(()) } else { Err("misfit".to_owned()) });
+    for unusable in [StopReason::Malformed, StopReason::End] {
+        let setup = Setup::new("run_1".into()).checking_output(misfit.clone());
+        let mut script = Script::set_up(agent(), setup, started());
+        script.respond(StopReason::Pause, "so far", Vec::new());
+        script.respond(unusable, "no", Vec::new());
+        for _ in 0..5 {
+            script.respond(StopReason::Pause, "so far", Vec::new());
+        }
+        script.respond(StopReason::End, "fits", Vec::new());
+        assert_eq!(script.reason(), "");
+    }
+}
+
+/// Spec: P9
+#[test]
+fn unknown_stop_names_the_providers_word() {
+    let mut script = Script::new(agent());
+    script.respond(StopReason::from_word("abducted"), "and so", Vec::new());
+    let message = data(script.last())["message"].to_string();
+    assert!(message.ends_with("Its word: `abducted`.\""), "{message}");
 }
 
 /// Spec: G4

@@ -1,0 +1,67 @@
+//! The state of a run that its driver and its record show.
+
+use std::sync::Arc;
+
+use backstop_react_machine::*;
+use layer0::event::*;
+
+use crate::script::{Script, agent};
+use crate::world::started;
+
+/// Spec: P1, T1
+#[test]
+fn pending_steps_are_known_by_their_ids() {
+    let mut script = Script::new(agent());
+    let [MachineAction::CallModel(first)] = &script.effects[..] else {
+        panic!("{:?}", script.effects)
+    };
+    let first = first.id;
+    assert!(script.machine.is_asking(first));
+    script.recover();
+    assert!(!script.machine.is_asking(first), "another attempt is pending");
+    script.call(&["plain", "plain"]);
+    script.begin("c1", "plain");
+    let is_running = ["c0", "c1", "c9"].map(|call| script.machine.is_running(&call.into()));
+    assert_eq!(is_running, [false, true, false]);
+}
+
+/// Spec: E5
+#[test]
+fn stored_error_of_a_call_is_recorded() {
+    let mut script = Script::at_work(agent(), &["plain"]);
+    let requested = script.last().seq;
+    script.take(ErrorStored::new("err_1", "c0", "plain", 1, 0));
+    assert_eq!(script.last().kind.event_type(), "error.stored");
+    assert_eq!((script.last().actor, script.last().caused_by), (Actor::Runtime, Some(requested)));
+}
+
+/// Spec: B1. The cost is known from the start if each token has a price.
+#[test]
+fn cost_is_known_with_a_price() {
+    for price in [None, Some(Price::new(3.0, 15.0))] {
+        let mut definition = agent();
+        definition.price = price;
+        let script = Script::new(definition);
+        assert_eq!(script.machine.usage().cost_usd, price.map(|_| 0.0));
+    }
+}
+
+/// Spec: B1, R8
+#[test]
+fn one_estimate_makes_the_usage_an_estimate() {
+    let mut script = Script::new(agent());
+    for (attempt, estimated, expected) in [(1, false, false), (2, true, true), (3, false, true)] {
+        let mut attempted = ModelAttempted::new(1, attempt, "script");
+        attempted.usage_estimated = estimated;
+        script.take(attempted);
+        assert_eq!(script.machine.has_estimates(), expected, "{attempt}");
+    }
+}
+
+#[test]
+fn labels_are_those_of_the_start() {
+    let mut started = started();
+    started.labels = Arc::new([("team".to_owned(), "blue".to_owned())].into());
+    let labels = Arc::clone(&started.labels);
+    assert_eq!(Script::start(agent(), started).machine.labels(), &labels);
+}
