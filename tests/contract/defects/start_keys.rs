@@ -76,10 +76,10 @@ impl StartKeys for Defective {
         if let Some((input, first, at)) = found
             && now.since(at).as_secs() / (60 * 60) < kept_hours
         {
-            return Ok(match input == key.input || is(D::IgnoresTheInput) {
-                true if is(D::GivesTheLastRun) => KeyBinding::Earlier(run.clone()),
-                true => KeyBinding::Earlier(first),
-                false => KeyBinding::Reused,
+            return Ok(match key.difference_from(&input) {
+                Some(differs) if !is(D::IgnoresTheInput) => KeyBinding::Reused(differs),
+                _ if is(D::GivesTheLastRun) => KeyBinding::Earlier(run.clone()),
+                _ => KeyBinding::Earlier(first),
             });
         }
         self.kept.lock().unwrap().insert(name, (key.input.clone(), run.clone(), now));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use backstop_config::AgentFile;
-use backstop_event_log::{EventLog, RunState};
+use backstop_event_log::RunState;
 use backstop_react::{AgentBuilder, RunRequest};
 use layer0::id::{RunId, SessionId};
 

@@ -175,7 +175,7 @@ fn single_execution_is_asked_for() {
 
 /// Spec: B1, D12. A run is reopened if its caller may give more, or a person does.
 #[test]
-fn used_up_share_ends_a_run_only_for_a_while() {
+fn used_up_share_ends_a_run_for_now() {
     for (is_final, more, is_refused) in
         [(false, None, false), (true, None, true), (true, Some(1), false)]
     {

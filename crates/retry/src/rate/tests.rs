@@ -210,7 +210,7 @@ async fn report_counts_from_its_own_time() {
 
 /// Spec: R7. Five of ten are missing, and come in 50 seconds.
 #[test]
-fn missing_part_of_a_limit_comes_back_in_time() {
+fn missing_part_of_a_limit_comes_back() {
     let (_, rate) = limit();
     rate.record_remaining(Some(level(Some(10), 5, Some(seconds(50)))), None);
     (0..5).for_each(|_| drop(rate.try_take().unwrap()));

@@ -42,7 +42,7 @@ pub(super) struct OtherProcess {
 
 /// What the actor holds when it has acted.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct Holdings {
     writer: Option<RunWriter>,
     taken: Option<RunId>,
     cursors: Vec<Cursor>,
@@ -50,9 +50,9 @@ pub(super) struct Held {
 
 impl OtherProcess {
     /// Acts between two steps.
-    pub(super) async fn act(&self, names: &Names, intruder: Intruder) -> Result<Held, LogError> {
+    pub(super) async fn act(&self, names: &Names, intruder: Intruder) -> Result<Holdings, LogError> {
         let (run, copied) = (names.run.as_str(), names.copy.as_str());
-        let (log, mut held) = (Arc::clone(&self.log), Held::default());
+        let (log, mut held) = (Arc::clone(&self.log), Holdings::default());
         match intruder {
             Intruder::Begin => {
                 let mut next = RunWriter::new(log, names.next.as_str().into());
@@ -103,9 +103,9 @@ impl OtherProcess {
         &self,
         names: &Names,
         intruder: Intruder,
-        held: Held,
+        held: Holdings,
     ) -> Result<Option<RunId>, LogError> {
-        let Held { mut writer, taken, cursors } = held;
+        let Holdings { mut writer, taken, cursors } = held;
         match (intruder, taken, &mut writer) {
             (Intruder::Claim, _, Some(writer)) => {
                 append(writer, reopened().into()).await?;
