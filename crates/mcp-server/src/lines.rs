@@ -1,5 +1,6 @@
 //! Messages on a pair of streams: one per line, of bounded length.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -26,6 +28,8 @@ pub(crate) struct LineTransport<R, W> {
     reader: BufReader<R>,
     /// The beginning of the next line.
     line: Vec<u8>,
+    /// The further messages of a batch, in order.
+    batch: VecDeque<Vec<u8>>,
     /// Whether the line is too long; its rest is skipped.
     is_too_long: bool,
     writer: Arc<Mutex<W>>,
@@ -40,10 +44,28 @@ impl<R: AsyncRead + Unpin, W> LineTransport<R, W> {
         Self {
             reader: BufReader::new(read),
             line: Vec::new(),
+            batch: VecDeque::new(),
             is_too_long: false,
             writer: Arc::new(Mutex::new(write)),
             refusals: JoinSet::new(),
             ended,
+        }
+    }
+
+    /// Reads the next message, from a line or from a batch; `None` at the end of the input. A dropped future loses
+    /// nothing.
+    async fn next_message(&mut self) -> Option<Result<Vec<u8>, Refusal>> {
+        if let Some(message) = self.batch.pop_front() {
+            return Some(Ok(message));
+        }
+        let line = self.next_line().await?;
+        let batch = line.as_ref().ok().and_then(|line| split_batch(line));
+        match batch {
+            Some(messages) => {
+                self.batch.extend(messages);
+                Some(Ok(self.batch.pop_front().unwrap_or_default()))
+            }
+            None => Some(line),
         }
     }
 
@@ -96,7 +118,7 @@ where
             while self.refusals.len() >= MAX_REFUSALS {
                 self.refusals.join_next().await;
             }
-            let Some(line) = self.next_line().await else {
+            let Some(line) = self.next_message().await else {
                 self.ended.cancel();
                 return None;
             };
@@ -142,13 +164,21 @@ impl Refusal {
     }
 }
 
+/// Returns the messages of a batch; `None` if the line is none. Each message is answered by itself.
+fn split_batch(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let text = String::from_utf8_lossy(line);
+    let messages: Vec<&RawValue> = serde_json::from_str(text.trim_matches('\u{feff}')).ok()?;
+    let messages = messages.into_iter().map(|message| message.get().as_bytes().to_vec());
+    Some(messages.collect::<Vec<_>>()).filter(|messages| !messages.is_empty())
+}
+
 /// The parts of a message that show whether it needs an answer.
 #[derive(Deserialize)]
 struct MessageHead<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
-    method: Option<&'a RawValue>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
 }
 
 /// Reads a message. A line that is none is refused, unless it needs no answer: it is blank, a notification or an answer.
@@ -164,13 +194,15 @@ fn read_message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<Refusal>> {
         Ok(message) => return Ok(message),
         Err(error) => format!("the message cannot be read: {error}"),
     };
-    let is_object = text.starts_with('{');
+    if !text.starts_with('{') {
+        return Err(Some(Refusal::new(None, ErrorCode::PARSE_ERROR, &error)));
+    }
     match serde_json::from_str::<MessageHead<'_>>(&text) {
-        Ok(MessageHead { id: Some(id), method: Some(_) }) => {
+        Ok(MessageHead { id: Some(id), result: None, error: None }) => {
             Err(Some(Refusal::new(Some(id), ErrorCode::INVALID_REQUEST, &error)))
         }
-        Ok(_) if is_object => Err(None),
-        _ => Err(Some(Refusal::new(None, ErrorCode::PARSE_ERROR, &error))),
+        Ok(_) => Err(None),
+        Err(_) => Err(Some(Refusal::new(None, ErrorCode::PARSE_ERROR, &error))),
     }
 }
 
@@ -227,6 +259,19 @@ mod tests {
             let code = if id.is_null() { -32700 } else { -32600 };
             assert_eq!(answers[0]["error"]["code"], code, "{arguments}");
         }
+    }
+
+    /// Spec: Q10
+    #[tokio::test]
+    async fn messages_of_a_batch_are_read_apart() {
+        let broken = r#"{"jsonrpc":"2.0","id":7,"method":null}"#;
+        let (count, answers) =
+            serve(format!("[{PING},{broken},{PING}]\n{PING}\n").as_bytes()).await;
+        assert_eq!((count, answers.len()), (3, 1), "{answers:?}");
+        assert_eq!((&answers[0]["id"], &answers[0]["error"]["code"]), (&json!(7), &json!(-32600)));
+        let (count, answers) = serve(format!("[]\n[[{PING},{PING}]]\n").as_bytes()).await;
+        assert_eq!((count, answers.len()), (0, 2), "{answers:?}");
+        assert!(answers.iter().all(|answer| answer["id"].is_null()), "{answers:?}");
     }
 
     /// Spec: Q10

@@ -240,7 +240,10 @@ impl Connection {
             Err(McpFault::Protocol { code: -32601, .. } | McpFault::Status { status: 429, .. }) => {
                 SessionState::Known
             }
-            Err(other @ (McpFault::Status { .. } | McpFault::Protocol { .. })) => {
+            // A ping that is refused in another way shows nothing about the session.
+            Err(other @ (McpFault::Status { .. } | McpFault::Protocol { .. }))
+                if other.http_status() == refusal.http_status() =>
+            {
                 let is_alike = other == *refusal && refusal.is_of_session();
                 SessionState::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
             }

@@ -49,6 +49,9 @@ impl<'a> CallResult<'a> {
         let text = text(&self.field("content")?, show)?;
         let structured = fields.get("structuredContent").map(|structured| structured.get());
         let structured = structured.filter(|structured| *structured != "null");
+        // An empty object says nothing beside a text.
+        let is_told = schema.is_some() || text.trim().is_empty();
+        let structured = structured.filter(|structured| is_told || *structured != "{}");
         if is_error {
             // Some servers report the error only as structured content.
             let said = structured.filter(|said| text.trim().is_empty() && *said != "{}");

@@ -79,6 +79,14 @@ impl McpFault {
         }
     }
 
+    /// Returns the HTTP status of the answer, also that of a protocol error; `None` for success.
+    pub(crate) const fn http_status(&self) -> Option<u16> {
+        match self {
+            Self::Protocol { status, .. } => *status,
+            other => other.status(),
+        }
+    }
+
     /// Returns whether the server refused the request, as it also does if it has forgotten the session.
     pub(crate) const fn is_refusal(&self) -> bool {
         match self {
@@ -90,12 +98,7 @@ impl McpFault {
 
     /// Returns whether the HTTP status implies that the request was not run.
     pub(crate) const fn is_refused_by_status(&self) -> bool {
-        let status = match self {
-            Self::Status { status, .. } => Some(*status),
-            Self::Protocol { status, .. } => *status,
-            _ => None,
-        };
-        matches!(status, Some(400..=407 | 409..=499))
+        matches!(self.http_status(), Some(400..=407 | 409..=499))
     }
 
     /// Returns whether a protocol error implies by itself that the request was not run. Many servers use one error for

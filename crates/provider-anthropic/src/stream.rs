@@ -200,6 +200,9 @@ impl MessagesStream {
                 let mut call = CallDraft::new(id, name);
                 call.kept = caller;
                 call.take(input.filter(|input| !is_empty(input)));
+                if self.repeats_call(index, &call) {
+                    return;
+                }
                 OpenBody::Call(call)
             }
             block => {
@@ -210,6 +213,21 @@ impl MessagesStream {
         let place = self.begun;
         self.begun += 1;
         self.blocks.entry(index).or_default().push(AnthropicOpenBlock { place, body });
+    }
+
+    /// Returns whether a call's beginning was received before, with the same id at the same index. If one of the two has
+    /// no arguments, they are those of the other.
+    fn repeats_call(&mut self, index: u64, again: &CallDraft) -> bool {
+        let last = self.blocks.get_mut(&index).and_then(|blocks| blocks.last_mut());
+        let Some(AnthropicOpenBlock { body: OpenBody::Call(call), .. }) = last else {
+            return false;
+        };
+        let is_same = !call.id.is_empty() && (&call.id, &call.name) == (&again.id, &again.name);
+        if !is_same || !(call.has_no_arguments() || again.has_no_arguments()) {
+            return false;
+        }
+        call.fill(again);
+        true
     }
 
     /// Adds a piece to the last block of its index; returns whether the block accepts it.

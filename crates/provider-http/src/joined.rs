@@ -3,22 +3,27 @@
 //! In JSON, a character beyond U+FFFF may be two escapes, such as `\ud83d\udc4d`. An endpoint that counts UTF-16 units
 //! may end one piece of a text with the first and begin the next piece with the second.
 
+mod halves;
+
+use std::collections::VecDeque;
+
+use self::halves::{ESCAPE_BYTES, Text, first_halves, second_halves};
 use crate::framing::{FrameError, Framing};
 
-/// Length of an escape such as `\ud83d`, in bytes.
-const ESCAPE_BYTES: usize = 6;
+/// Maximum number of frames that wait for the second half of a character.
+const MAX_WAITING: usize = 8;
 
-/// The frames of a stream. A frame that ends a text with half of a character waits for the next frame.
+/// The frames of a stream. A frame that ends a text with half of a character waits for the next piece of that text.
 #[derive(Debug)]
 pub(crate) struct JoinedFrames<F: Framing> {
     framing: F,
-    /// The frame that is returned next.
-    waiting: Option<F::Frame>,
+    /// The frames that are returned next.
+    waiting: VecDeque<F::Frame>,
 }
 
 impl<F: Framing> JoinedFrames<F> {
     pub(crate) fn new() -> Self {
-        Self { framing: F::default(), waiting: None }
+        Self { framing: F::default(), waiting: VecDeque::new() }
     }
 
     /// Adds a chunk of the body.
@@ -28,67 +33,53 @@ impl<F: Framing> JoinedFrames<F> {
 
     /// Returns the next complete frame.
     pub(crate) fn next(&mut self) -> Result<Option<F::Frame>, FrameError> {
-        let Some(mut frame) =
-            self.waiting.take().map_or_else(|| self.framing.next(), |it| Ok(Some(it)))?
-        else {
-            return Ok(None);
-        };
-        if F::json(&mut frame).is_some_and(|json| first_half(json).is_some()) {
-            let Some(mut next) = self.framing.next()? else {
-                self.waiting = Some(frame);
-                return Ok(None);
-            };
-            join::<F>(&mut frame, &mut next);
-            self.waiting = Some(next);
+        loop {
+            let waiting = self.waiting.make_contiguous();
+            if !waiting.is_empty() && (join::<F>(waiting) || waiting.len() > MAX_WAITING) {
+                return Ok(self.waiting.pop_front());
+            }
+            let Some(frame) = self.framing.next()? else { return Ok(None) };
+            self.waiting.push_back(frame);
         }
-        Ok(Some(frame))
     }
 
     /// Returns the frames that the end of the body completes.
     pub(crate) fn rest(&mut self) -> Result<impl Iterator<Item = F::Frame> + use<F>, FrameError> {
-        let mut waiting = self.waiting.take();
-        let mut last = self.framing.rest()?;
-        if let (Some(waiting), Some(last)) = (&mut waiting, &mut last) {
-            join::<F>(waiting, last);
+        self.waiting.extend(self.framing.rest()?);
+        let mut frames = Vec::from(std::mem::take(&mut self.waiting));
+        for at in 0..frames.len() {
+            join::<F>(&mut frames[at..]);
         }
-        Ok(waiting.into_iter().chain(last))
+        Ok(frames.into_iter())
     }
 }
 
-/// Moves the first half of a character to its second half, if the next frame has it.
-fn join<F: Framing>(frame: &mut F::Frame, next: &mut F::Frame) {
-    let (Some(json), Some(next)) = (F::json(frame), F::json(next)) else { return };
-    let (Some(first), Some(second)) = (first_half(json), second_half(next)) else { return };
-    let escape: String = json.drain(first..first + ESCAPE_BYTES).collect();
-    next.insert_str(second, &escape);
+/// Moves the first halves of characters in the first frame to their second halves, and returns whether the frame waits
+/// for no other.
+fn join<F: Framing>(frames: &mut [F::Frame]) -> bool {
+    let [frame, rest @ ..] = frames else { return true };
+    let Some(json) = F::json(frame) else { return true };
+    let texts: Vec<Text> = first_halves(json).into_iter().map(|half| half.text).collect();
+    let mut is_joined = true;
+    for text in texts {
+        is_joined &= join_text::<F>(&text, json, rest);
+    }
+    is_joined
 }
 
-/// Returns the position of the first half of a character that ends a string.
-fn first_half(json: &str) -> Option<usize> {
-    let ends_a_string = |at: &usize| {
-        let backslashes = json[..*at].bytes().rev().take_while(|byte| *byte == b'\\').count();
-        backslashes % 2 == 0 && json.as_bytes().get(at + ESCAPE_BYTES) == Some(&b'"')
+/// Joins the character that a text ends with; returns whether the next piece of the text was found.
+fn join_text<F: Framing>(text: &Text, json: &mut String, rest: &mut [F::Frame]) -> bool {
+    let Some(next) = rest.iter_mut().filter_map(F::json).find(|next| text.has_piece_in(next))
+    else {
+        return false;
     };
-    halves(json, "89abAB").filter(ends_a_string).last()
-}
-
-/// Returns the position of the second half of a character that begins a string.
-fn second_half(json: &str) -> Option<usize> {
-    halves(json, "cdefCDEF").find(|at| {
-        let before = json[..*at].as_bytes();
-        before.ends_with(b"\"") && !before.ends_with(b"\\\"")
-    })
-}
-
-/// Returns the positions of `\ud…` whose second digit is one of these.
-fn halves<'j>(json: &'j str, second_digits: &'static str) -> impl Iterator<Item = usize> + 'j {
-    json.match_indices("\\u").map(|(at, _)| at).filter(move |at| {
-        let digits = json.as_bytes().get(at + 2..at + ESCAPE_BYTES).unwrap_or_default();
-        matches!(digits, [b'd' | b'D', second, third, fourth]
-            if second_digits.as_bytes().contains(second)
-                && third.is_ascii_hexdigit()
-                && fourth.is_ascii_hexdigit())
-    })
+    let first = first_halves(json).into_iter().find(|half| half.text == *text);
+    let second = second_halves(next).into_iter().find(|half| half.text == *text);
+    if let (Some(first), Some(second)) = (first, second) {
+        let escape: String = json.drain(first.at..first.at + ESCAPE_BYTES).collect();
+        next.insert_str(second.at, &escape);
+    }
+    true
 }
 
 #[cfg(test)]
@@ -124,15 +115,44 @@ mod tests {
         for (lines, expected) in [
             (
                 &[r#"{"a":"x \ud83d"}"#, r#"{"a":"\udc4d y"}"#][..],
-                [r#"{"a":"x "}"#, r#"{"a":"\ud83d\udc4d y"}"#],
+                &[r#"{"a":"x "}"#, r#"{"a":"\ud83d\udc4d y"}"#][..],
             ),
             (
                 &[r#"{"a":"\uD83D","b":1}"#, r#"{"b":1,"a":"\uDC4D"}"#],
-                [r#"{"a":"","b":1}"#, r#"{"b":1,"a":"\uD83D\uDC4D"}"#],
+                &[r#"{"a":"","b":1}"#, r#"{"b":1,"a":"\uD83D\uDC4D"}"#],
             ),
             (
                 &[r#"{"a":"\\\ud83d"}"#, r#"{"a":"\udc4d"}"#],
-                [r#"{"a":"\\"}"#, r#"{"a":"\ud83d\udc4d"}"#],
+                &[r#"{"a":"\\"}"#, r#"{"a":"\ud83d\udc4d"}"#],
+            ),
+            // In two fields.
+            (
+                &[r#"{"a":"\ud83d","b":["\ud83e"]}"#, r#"{"b":["\udd14"],"a":"\udc4d"}"#],
+                &[r#"{"a":"","b":[""]}"#, r#"{"b":["\ud83e\udd14"],"a":"\ud83d\udc4d"}"#],
+            ),
+            // With another event in between.
+            (
+                &[r#"{"a":"\ud83d"}"#, r#"{"type":"ping"}"#, r#"{"a":"\udc4d"}"#],
+                &[r#"{"a":""}"#, r#"{"type":"ping"}"#, r#"{"a":"\ud83d\udc4d"}"#],
+            ),
+            // Two texts in turn.
+            (
+                &[
+                    r#"{"index":0,"a":"\ud83d"}"#,
+                    r#"{"index":1,"a":"\ud83e"}"#,
+                    r#"{"index":0,"a":"\udc4d"}"#,
+                    r#"{"index":1,"a":"\udd14"}"#,
+                ],
+                &[
+                    r#"{"index":0,"a":""}"#,
+                    r#"{"index":1,"a":""}"#,
+                    r#"{"index":0,"a":"\ud83d\udc4d"}"#,
+                    r#"{"index":1,"a":"\ud83e\udd14"}"#,
+                ],
+            ),
+            (
+                &[r#"{"a":"\ud83d"}"#, r#"{"a":"\udc4d\ud83d"}"#, r#"{"a":"\udc4d"}"#],
+                &[r#"{"a":""}"#, r#"{"a":"\ud83d\udc4d"}"#, r#"{"a":"\ud83d\udc4d"}"#],
             ),
         ] {
             assert_eq!(read(lines), expected);
@@ -150,18 +170,22 @@ mod tests {
             [r#"{"a":"\ud83d\udc4d"}"#, r#"{"a":"\udc4d"}"#],
             [r#"{"a":"\ud83d"}"#, r#"{"a":"\ud83d"}"#],
             [r#"{"a":"\ud8"}"#, r#"{"a":"\udc4d"}"#],
+            [r#"{"a":"\ud83d"}"#, r#"{"b":"\udc4d"}"#],
+            [r#"{"index":0,"a":"\ud83d"}"#, r#"{"index":1,"a":"\udc4d"}"#],
+            [r#"{"a":["\ud83d",""]}"#, r#"{"a":["","\udc4d"]}"#],
         ] {
             assert_eq!(read(&lines), lines);
         }
+        let apart = [r#"{"a":"\ud83d"}"#, r#"{"a":"x"}"#, r#"{"a":"\udc4d"}"#];
+        assert_eq!(read(&apart), apart);
     }
 
     /// Spec: P7
     #[test]
-    fn three_frames_share_two_characters() {
-        let lines = [r#"{"a":"\ud83d"}"#, r#"{"a":"\udc4d\ud83d"}"#, r#"{"a":"\udc4d"}"#];
-        assert_eq!(
-            read(&lines),
-            [r#"{"a":""}"#, r#"{"a":"\ud83d\udc4d"}"#, r#"{"a":"\ud83d\udc4d"}"#]
-        );
+    fn frames_wait_for_a_few_others() {
+        let mut frames = JoinedFrames::<JsonSplitter>::new();
+        let lines = r#"{"a":"\ud83d"}"#.to_owned() + "\n" + &"{}\n".repeat(MAX_WAITING);
+        frames.push(lines.as_bytes()).unwrap();
+        assert_eq!(frames.next().unwrap().as_deref(), Some(r#"{"a":"\ud83d"}"#));
     }
 }

@@ -273,8 +273,12 @@ impl Wire {
             return None;
         }
         sent.is_answered = true;
-        let error =
-            error.filter(|error| error.get() != "null").map(|error| self.redact_message(error));
+        // Beside a result, an empty error says nothing.
+        let is_empty = |error: &RawValue| {
+            let empty = ["false", "0", "\"\"", "{}", "[]"];
+            error.get() == "null" || result.is_some() && empty.contains(&error.get())
+        };
+        let error = error.filter(|error| !is_empty(error)).map(|error| self.redact_message(error));
         let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
         let answer = match (error, result) {
             (None, Some(result)) if sent.is_call => Ok(sent.keep(result)),

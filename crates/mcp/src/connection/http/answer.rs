@@ -138,10 +138,6 @@ async fn read_failure(
     let ResponseContext { wire, secrets, .. } = reading;
     let status = response.status();
     let retry_after = retry_after(&response);
-    if status == StatusCode::NOT_FOUND && has_session {
-        let text = "the session is over".to_owned();
-        return Err(McpFault::Status { status: status.as_u16(), retry_after, text });
-    }
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
@@ -154,6 +150,12 @@ async fn read_failure(
     let said = said.filter(|_| is_json).unwrap_or_default();
     // Gateways answer with JSON of their own; if they fail, the status determines whether the request was run.
     let is_protocol = said["jsonrpc"] == "2.0" && said["error"].is_object();
+    // Without the id of the request, the answer is that of the transport: there is no such session.
+    let is_own = is_protocol && said["id"] == id.clone().into_json_value();
+    if status == StatusCode::NOT_FOUND && has_session && !is_own {
+        let text = "the session is over".to_owned();
+        return Err(McpFault::Status { status: status.as_u16(), retry_after, text });
+    }
     let is_failure = status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT;
     if is_protocol && (is_probe || !is_failure) {
         let mut error = said;

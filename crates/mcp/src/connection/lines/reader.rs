@@ -55,7 +55,11 @@ impl LineReader {
                 }
             }
             if self.is_over {
-                return OutputLine::End;
+                // The last line need not have an end.
+                let rest = std::mem::take(&mut self.buffer);
+                self.scanned = 0;
+                let is_line = !rest.is_empty() && !self.is_skipping;
+                return if is_line { OutputLine::Whole(rest) } else { OutputLine::End };
             }
             self.buffer.reserve(ROOM);
             if let Ok(0) | Err(_) = self.output.read_buf(&mut self.buffer).await {
@@ -89,7 +93,7 @@ mod tests {
         let mut written = b"one\n".to_vec();
         written.extend(std::iter::repeat_n(b'x', 50 * 1024 * 1024));
         written.extend(b"\ntwo two\nthree");
-        assert_eq!(lines(&written).await, [Some(4), None, Some(8)]);
+        assert_eq!(lines(&written).await, [Some(4), None, Some(8), Some(5)]);
         assert_eq!(lines(b"").await, []);
         assert_eq!(lines(b"\n\n").await, [Some(1), Some(1)]);
     }

@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Maximum number of revisions that are read from a refusal.
+/// Maximum number of characters of an error's data in its message.
+const MAX_DATA_CHARS: usize = 4_000;
+
 const MAX_REVISIONS: usize = 32;
 
 /// Returns the messages in a server's text; revision 2025-03-26 has batches.
@@ -36,17 +39,34 @@ pub(super) fn names_revisions(result: &RawValue) -> bool {
     fields.contains_key("supportedVersions")
 }
 
-/// Builds a JSON-RPC error from its text. Of its data, only the revisions that the server supports are read, because
-/// the rest may be nested at any depth.
+/// Adds the data of an error to its message, unless it is empty or the message has it.
+fn add_data(message: &mut String, data: &str) {
+    let text = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
+    let text = text.trim();
+    if text.is_empty() || ["null", "{}", "[]"].contains(&text) || message.contains(text) {
+        return;
+    }
+    if !message.is_empty() {
+        message.push_str(": ");
+    }
+    message.extend(text.chars().take(MAX_DATA_CHARS));
+}
+
+/// Builds a JSON-RPC error from its text. Its data becomes a part of the message, because it may be nested at any depth;
+/// the revisions that the server supports are read.
 pub(super) fn read_error(written: &str) -> Value {
     let error: BTreeMap<String, &RawValue> = serde_json::from_str(written).unwrap_or_default();
     let code = error.get("code").and_then(|code| serde_json::from_str::<i32>(code.get()).ok());
     let message = error.get("message").map(|message| serde_json::from_str(message.get()));
-    let message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
+    let mut message = message.and_then(Result::ok).unwrap_or_else(|| written.to_owned());
+    let data = error.get("data");
+    let fields = data.and_then(|data| serde_json::from_str(data.get()).ok());
+    let fields: BTreeMap<String, &RawValue> = fields.unwrap_or_default();
+    if let Some(data) = data.filter(|_| !fields.contains_key("supported")) {
+        add_data(&mut message, data.get());
+    }
     let mut read = json!({ "code": code.unwrap_or(-32603), "message": message });
-    let data = error.get("data").and_then(|data| serde_json::from_str(data.get()).ok());
-    let data: BTreeMap<String, &RawValue> = data.unwrap_or_default();
-    let supported = data.get("supported").map(|it| serde_json::from_str::<Vec<String>>(it.get()));
+    let supported = fields.get("supported").map(|it| serde_json::from_str::<Vec<String>>(it.get()));
     if let Some(Ok(mut supported)) = supported {
         supported.truncate(MAX_REVISIONS);
         read["data"] = json!({ "supported": supported });
