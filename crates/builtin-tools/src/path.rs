@@ -90,6 +90,15 @@ pub(crate) fn by_descriptor(_: &File, path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+/// Returns the path with another beginning.
+pub(crate) fn replace_prefix(path: &Path, from: &Path, to: &Path) -> PathBuf {
+    match path.strip_prefix(from) {
+        Ok(below) if below.as_os_str().is_empty() => to.to_owned(),
+        Ok(below) => to.join(below),
+        Err(_) => path.to_owned(),
+    }
+}
+
 /// Returns whether this capability was granted to the call.
 pub(crate) fn granted(context: &ToolContext, capability: &str) -> bool {
     context.granted.iter().any(|granted| granted == capability)

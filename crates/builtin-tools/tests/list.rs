@@ -4,6 +4,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use backstop_builtin_tools::FsList;
 use backstop_tool::{Admitted, Grants, ToolContext, ToolError, Toolset};
@@ -150,4 +151,40 @@ async fn listing_stays_inside_what_is_granted() {
     symlink("/etc", &flip).unwrap();
     let error = call(&admitted).await.unwrap_err();
     assert!(error.to_string().contains("`flip` changed between being judged"), "{error}");
+}
+
+/// Spec: Y1. While another program turns the folder, an answer is of the judged folder, or there is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn turned_folder_shows_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (folder, file) in [("judged", "ours"), ("other", "private")] {
+        std::fs::create_dir(path(folder)).unwrap();
+        std::fs::write(path(folder).join(file), "").unwrap();
+    }
+    let admitted = admit(folder.path(), "/judged", json!({"path": "judged"})).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                std::fs::rename(path("judged"), path("kept")).unwrap();
+                symlink("other", path("judged")).unwrap();
+                std::fs::remove_file(path("judged")).unwrap();
+                std::fs::rename(path("kept"), path("judged")).unwrap();
+            }
+        });
+        let (mut listed, mut refused) = (0_u32, 0_u32);
+        let runtime = tokio::runtime::Handle::current();
+        while listed < 500 || refused < 500 {
+            match tokio::task::block_in_place(|| runtime.block_on(call(&admitted))) {
+                Ok(answer) if names(&answer) == ["ours"] => listed += 1,
+                Ok(answer) => {
+                    is_over.store(true, Ordering::Relaxed);
+                    panic!("{answer}");
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

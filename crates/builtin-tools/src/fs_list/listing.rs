@@ -22,16 +22,19 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Lists the folder, if its path leads to the checked folder until the end.
+    /// Lists the folder, if its path leads to the checked folder until the end. The folder is listed by its descriptor,
+    /// so that a link in its place meanwhile leads nowhere else.
     pub(super) fn run(&self) -> io::Result<Value> {
         let folder = match File::open(&self.root) {
             Ok(folder) => folder,
             // The answer counts it as skipped.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(self.list()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(self.list(&self.root));
+            }
             Err(error) => return Err(error),
         };
         let is_judged = path::opened_path(&folder, &self.root)? == self.root;
-        let listed = self.list();
+        let listed = self.list(&path::by_descriptor(&folder, &self.root));
         let now = std::fs::metadata(&self.root)?;
         match is_judged && is_same_file(&folder.metadata()?, &now) {
             true => Ok(listed),
@@ -39,13 +42,14 @@ impl Listing {
         }
     }
 
-    fn list(&self) -> Value {
+    /// Lists the folder, which the walk reaches by this path.
+    fn list(&self, walked: &Path) -> Value {
         // The folder itself is listed completely: only the contents below may be too many.
         let filter = Filter::new(self.root.clone(), self.is_everything || !self.is_recursive);
-        let filter = Arc::new(Mutex::new(filter));
+        let filter = Arc::new(Mutex::new(filter.walked_by(walked.to_owned())));
         let filtered = Arc::clone(&filter);
         // Links are not followed: they may lead out of the granted paths.
-        let mut walk = WalkBuilder::new(&self.root);
+        let mut walk = WalkBuilder::new(walked);
         walk.standard_filters(false)
             .sort_by_file_name(Ord::cmp)
             .max_depth((!self.is_recursive).then_some(1))
@@ -58,7 +62,7 @@ impl Listing {
             match entry {
                 Ok(entry) if entry.depth() == 0 => {}
                 Ok(entry) => {
-                    let below = entry.path().strip_prefix(&self.root).unwrap_or(entry.path());
+                    let below = entry.path().strip_prefix(walked).unwrap_or(entry.path());
                     if self.pattern.as_ref().is_some_and(|pattern| !pattern.takes(below)) {
                         continue;
                     }
@@ -68,8 +72,9 @@ impl Listing {
                     }
                 }
                 Err(error) => {
-                    let path = failed_path(&error).unwrap_or(&self.root);
-                    skipped.add(Reason::Unreadable, path);
+                    let path = failed_path(&error).unwrap_or(walked);
+                    let path = path::replace_prefix(path, walked, &self.root);
+                    skipped.add(Reason::Unreadable, &path);
                 }
             }
         }

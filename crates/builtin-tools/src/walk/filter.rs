@@ -21,6 +21,8 @@ const INSTALLED: [&str; 1] = ["node_modules"];
 /// the user and those of the repository are not read, because nothing grants that.
 pub(crate) struct Filter {
     root: PathBuf,
+    /// Path by which the walk reaches the root.
+    walked: PathBuf,
     is_everything: bool,
     rules: HashMap<PathBuf, Gitignore>,
     pub(crate) skipped: Skipped,
@@ -29,30 +31,36 @@ pub(crate) struct Filter {
 impl Filter {
     pub(crate) fn new(root: PathBuf, is_everything: bool) -> Self {
         let (rules, skipped) = (HashMap::new(), Skipped::default());
-        let mut filter = Self { root: root.clone(), is_everything, rules, skipped };
+        let walked = root.clone();
+        let mut filter = Self { root: root.clone(), walked, is_everything, rules, skipped };
         if root.is_dir() && !is_everything {
             filter.read_rules(&root);
         }
         filter
     }
 
+    /// Sets another path by which the walk reaches the root.
+    pub(crate) fn walked_by(self, walked: PathBuf) -> Self {
+        Self { walked, ..self }
+    }
+
     /// Returns whether the walk keeps this entry. The walk does not ask about its starting path.
     pub(crate) fn keeps(&mut self, entry: &DirEntry) -> bool {
+        let path = path::replace_prefix(entry.path(), &self.walked, &self.root);
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         if !self.is_everything
-            && let Some(reason) = self.reason(entry, is_folder)
+            && let Some(reason) = self.reason(&path, entry, is_folder)
         {
-            self.skipped.add(reason, entry.path());
+            self.skipped.add(reason, &path);
             return false;
         }
         if is_folder && !self.is_everything {
-            self.read_rules(entry.path());
+            self.read_rules(&path);
         }
         true
     }
 
-    fn reason(&self, entry: &DirEntry, is_folder: bool) -> Option<Reason> {
-        let path = entry.path();
+    fn reason(&self, path: &Path, entry: &DirEntry, is_folder: bool) -> Option<Reason> {
         let inside = |folder: &&Path| folder.starts_with(&self.root);
         for folder in path.ancestors().skip(1).take_while(inside) {
             match self.rules.get(folder).map(|rules| rules.matched(path, is_folder)) {
