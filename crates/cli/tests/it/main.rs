@@ -79,6 +79,8 @@ mod sharing;
 mod spending;
 mod stating;
 mod streams;
+#[cfg(target_os = "linux")]
+mod syncing;
 #[cfg(unix)]
 mod tables;
 #[cfg(unix)]

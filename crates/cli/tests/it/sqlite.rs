@@ -17,21 +17,30 @@ pub(crate) fn execute(file: &Path, statement: &str) {
     });
 }
 
-/// A lock on writes to a database, which holds until it is dropped.
-pub(crate) struct WriteLock {
+/// A transaction, which holds until it is dropped.
+pub(crate) struct OpenTransaction {
     _connection: SqliteConnection,
     _runtime: Runtime,
 }
 
 /// Keeps all others from writing to a database.
-pub(crate) fn lock(file: &Path) -> WriteLock {
+pub(crate) fn lock(file: &Path) -> OpenTransaction {
+    begin(file, "BEGIN IMMEDIATE")
+}
+
+/// Keeps all others from emptying the log of a database at their end.
+pub(crate) fn read(file: &Path) -> OpenTransaction {
+    begin(file, "BEGIN; SELECT count(*) FROM runs")
+}
+
+fn begin(file: &Path, statements: &'static str) -> OpenTransaction {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let connection = runtime.block_on(async {
         let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
-        connection.execute("BEGIN IMMEDIATE").await.unwrap();
+        connection.execute(statements).await.unwrap();
         connection
     });
-    WriteLock { _connection: connection, _runtime: runtime }
+    OpenTransaction { _connection: connection, _runtime: runtime }
 }
 
 /// Returns the number of the first page of a table.
