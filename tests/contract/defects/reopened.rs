@@ -31,6 +31,7 @@ super::defects! {
     LosesTheLastEvent => keeps_runs,
     LosesTheSender => keeps_requests,
     ReusesIds => gives_new_requests_ids_of_their_own,
+    RingsOnce => wakes_again_while_a_request_waits,
     SessionsAreOfTheHandle => a_session_has_one_open_run_by_whatever_handle,
     TreesAreOfNoOne => a_tree_has_one_owner_by_whatever_handle,
 }
@@ -225,6 +226,7 @@ impl EventLog for Handle {
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        // That of a log in memory, which cannot fail to be read, has the defect `RingsOnce`.
         self.kept.watch_inbox(run)
     }
 }
