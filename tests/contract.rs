@@ -20,3 +20,4 @@ mod stores;
 mod strict;
 mod unified;
 mod wire_page;
+mod wrappers;

@@ -12,6 +12,7 @@ pub(crate) mod resumed;
 mod rows;
 mod scenarios;
 mod shared;
+mod stopping;
 mod takeovers;
 mod texts;
 mod traced;

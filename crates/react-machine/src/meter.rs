@@ -400,11 +400,11 @@ impl Meter {
         Some(open.requested)
     }
 
-    /// Adds the usage of an open dispatch, and returns the seq of its record.
-    pub(crate) fn end_dispatch(&mut self, run: &RunId, usage: &Usage) -> Option<u64> {
+    /// Adds the usage of an open dispatch, and returns the dispatch, which is no longer open.
+    pub(crate) fn end_dispatch(&mut self, run: &RunId, usage: &Usage) -> Option<ChildDispatch> {
         self.below.add_dispatched(usage);
         let place = self.open.iter().position(|open| open.run == *run)?;
-        Some(self.open.remove(place).requested)
+        Some(self.open.remove(place))
     }
 
     /// Removes the dispatches that belong to another run.

@@ -4,8 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use layer0::code;
-use layer0::event::{ToolFailure, ToolProbed, ToolResponded, Verdict};
+use layer0::event::{OperatorReturned, ToolFailure, ToolProbed, ToolResponded, Verdict};
+use layer0::failure::Effect;
 use layer0::id::CallId;
+use layer0::stop::Outcome;
+
+use crate::meter::ChildDispatch;
 
 /// The calls of a run whose answers leave the outcome unknown, until a person settles them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +19,8 @@ pub(crate) struct Unsettled {
     certain: BTreeSet<CallId>,
     /// The calls of the run that this one is a fork of.
     copied: BTreeSet<CallId>,
+    /// The calls with a child run that kept no record, did not complete, and may have acted.
+    below: BTreeSet<CallId>,
 }
 
 impl Unsettled {
@@ -23,6 +29,20 @@ impl Unsettled {
         if probed.verdict != Verdict::Unknown {
             self.certain.insert(probed.call_id.clone());
         }
+    }
+
+    /// Records the end of a call's child run.
+    pub(crate) fn record_return(&mut self, child: &ChildDispatch, returned: &OperatorReturned) {
+        let is_certain =
+            returned.outcome == Outcome::Completed || returned.effect == Some(Effect::None);
+        if child.unrecorded && !is_certain {
+            self.below.insert(child.call_id.clone());
+        }
+    }
+
+    /// Returns whether a child run of a call leaves unknown whether it acted.
+    pub(crate) fn has_acted_below(&self, call: &CallId) -> bool {
+        self.below.contains(call)
     }
 
     /// Records the answer of a call that had begun.
@@ -68,6 +88,7 @@ fn may_have_acted(failure: &ToolFailure) -> bool {
         failure.reason.as_str(),
         code::APPROVAL_DENIED
             | code::TOOL_APPROVAL_DENIED
+            | code::TOOL_DONE_ELSEWHERE
             | code::TOOL_INVALID_INPUT
             | code::TOOL_NOT_FOUND
             | code::TOOL_PERMISSION_DENIED

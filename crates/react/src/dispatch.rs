@@ -11,6 +11,7 @@ use backstop_clock::{Clock, Limit};
 use backstop_event_log::{Lease, task_digest};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react_machine::NoBudgetLeft;
+use backstop_redact::Redactor;
 use backstop_tool::ToolContext;
 use futures_util::future::{Either, join_all, select};
 use layer0::error::{OperatorError, OrchError};
@@ -20,7 +21,7 @@ use layer0::id::{CallId, RunId, SessionId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::{Outcome, Stop};
-use layer0::{Code, Operator, Orchestrator, code};
+use layer0::{Operator, Orchestrator, code};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -29,7 +30,8 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::Asks;
 use crate::journal::{Child, DispatchRequest, StepReply, StepRequest};
-use link::{CallWaits, ChildProgress, DispatchLink, PersonWait};
+use crate::once::EndedCall;
+use link::{CallWaits, ChildEnd, ChildProgress, DispatchLink, PersonWait};
 
 /// Time for a run that was given up to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -45,6 +47,8 @@ pub(crate) struct Dispatcher {
     waits: Arc<CallWaits>,
     /// The earlier answer that this call returns, if any.
     prior: OnceLock<PriorAnswer>,
+    /// The end of a call that is made once, until it is written.
+    once: Mutex<Option<EndedCall>>,
 }
 
 /// An answer of an earlier call. It is not an output of the tool: it is neither checked nor stored again.
@@ -77,6 +81,7 @@ pub(crate) struct DispatchingRun {
     pub(crate) signals: Option<Signals>,
     /// The lease of the run's claim.
     pub(crate) lease: Option<Arc<dyn Lease>>,
+    pub(crate) redactor: Redactor,
 }
 
 impl DispatchingRun {
@@ -145,7 +150,8 @@ impl Dispatcher {
     ) -> Self {
         let waits = Arc::new(CallWaits::new(Limit::new(Arc::clone(&caller.clock), limit)));
         let (ahead, started) = (Mutex::new(ahead), Mutex::default());
-        Self { caller, ahead, started, may_leave, waits, prior: OnceLock::new() }
+        let (prior, once) = (OnceLock::new(), Mutex::default());
+        Self { caller, ahead, started, may_leave, waits, prior, once }
     }
 
     /// Returns the dispatcher of the run that called a tool; `None` outside of a run.
@@ -162,6 +168,19 @@ impl Dispatcher {
     /// Returns the earlier answer that this call returns.
     pub(crate) fn prior(&self) -> Option<&PriorAnswer> {
         self.prior.get()
+    }
+
+    /// Keeps the end of a call that is made once, for its step to write.
+    pub(crate) fn end_once(&self, ended: EndedCall) {
+        *self.once.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+    }
+
+    /// Writes the end of a call that is made once.
+    pub(crate) async fn note_once(&self) {
+        let ended = self.once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            ended.note().await;
+        }
     }
 
     /// Runs an operator of the tool through the run's orchestrator, or through `own` if the run has none.
@@ -237,7 +256,7 @@ impl Dispatcher {
             asks,
             run.clone(),
             Arc::clone(&self.waits),
-            self.caller.lease.clone(),
+            (self.caller.lease.clone(), self.caller.redactor.clone()),
         );
         let context = self.context(&child, Arc::clone(&link));
         let (signals, follows) = (context.signals.clone(), Arc::clone(&link));
@@ -433,7 +452,7 @@ impl Orchestrator for Dispatcher {
 
 impl StartedRun {
     fn outcome(&self) -> Option<Outcome> {
-        self.progress.borrow().end.as_ref().map(|(outcome, _)| *outcome)
+        self.progress.borrow().end.as_ref().map(|end| end.outcome)
     }
 
     /// Waits for the end, after stopping a run that nothing waits for any more.
@@ -450,9 +469,7 @@ impl StartedRun {
         let ChildProgress { usage, end } =
             progress.unwrap_or_else(|| self.progress.borrow().clone());
         // A run that never began, or does not end, was stopped.
-        let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));
-        let (outcome, reason) = end.unwrap_or_else(stopped);
-        OperatorReturned::new(self.operator, self.run, outcome, reason, usage)
+        end.unwrap_or_else(ChildEnd::stopped).into_event(self.operator, self.run, usage)
     }
 }
 

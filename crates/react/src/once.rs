@@ -6,6 +6,7 @@ mod outcome;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
@@ -24,6 +25,7 @@ use layer0::{JsonText, StateStore, ToolSpec, text};
 use self::ledger::{OnceClaim, OnceEntry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};
+use crate::effect::guard::GuardedStore;
 
 /// A tool whose calls are made once for each value of an argument, in all runs that share the state store. The answer
 /// of the first call is also the answer of every later one, with a note in its `tool.responded`.
@@ -45,6 +47,8 @@ pub(crate) struct OnceStores<'a> {
     pub(crate) log: Option<&'a Arc<dyn EventLog>>,
     pub(crate) clock: &'a Arc<dyn Clock>,
     pub(crate) redactor: &'a Redactor,
+    /// Limit for an answer of the state store.
+    pub(crate) patience: Duration,
 }
 
 impl Once {
@@ -58,8 +62,9 @@ impl Once {
         // An invalid schema was refused when the tool was added.
         let output = spec.output_schema.as_ref();
         let output = output.and_then(|schema| Schema::new(&schema.value()).ok());
+        let store = GuardedStore::new(Arc::clone(stores.state), stores.patience, stores.clock);
         let ledger = OnceLedger {
-            store: Arc::clone(stores.state),
+            store: Arc::new(store),
             log: stores.log.cloned(),
             clock: Arc::clone(stores.clock),
             redactor: stores.redactor.clone(),
@@ -146,7 +151,7 @@ impl Once {
         read_probe(&said).unwrap_or(UNKNOWN)
     }
 
-    /// Makes a call whose key is claimed, and writes its outcome.
+    /// Makes a call whose key is claimed, and has its outcome written.
     async fn make(
         &self,
         key: &str,
@@ -156,22 +161,25 @@ impl Once {
     ) -> Result<JsonText, ToolError> {
         let given_up = GiveUpGuard::new(&self.ledger, key, version, context);
         let result = self.tool.call(arguments, context).await;
-        given_up.disarm();
-        let ledger = &self.ledger;
-        let noted = match &result {
+        let Some(call) = given_up.disarm() else { return result };
+        let outcome = match &result {
+            // An output that does not fit is no answer for other calls, but the call was made.
             Ok(output) => {
-                // An output that does not fit is no answer for other calls, but the call was made.
-                let answer = Some(output.clone()).filter(|output| self.fits(output));
-                ledger.note_done(key, version, context, answer).await
+                CallOutcome::Happened(Some(output.clone()).filter(|output| self.fits(output)))
             }
             Err(error) => match error.facts().effect {
                 // Another call may be made.
-                Effect::None => ledger.free(key, version).await,
-                Effect::Happened => ledger.note_done(key, version, context, None).await,
-                _ => ledger.note_failed(key, version, context).await,
+                Effect::None => CallOutcome::DidNot,
+                Effect::Happened => CallOutcome::Happened(None),
+                Effect::Unknown => CallOutcome::Unknown(""),
             },
         };
-        warn_if_not_noted(key, noted);
+        let ended = EndedCall { call, outcome };
+        match Dispatcher::from_context(context) {
+            // Its step writes it: a stop and the time limit of the call leave what the tool returned.
+            Some(dispatcher) => dispatcher.end_once(ended),
+            None => ended.note().await,
+        }
         result
     }
 
@@ -182,6 +190,29 @@ impl Once {
 
 /// Guard of a call: when dropped before the end of the call, writes that it was given up.
 struct GiveUpGuard(Option<Box<BegunCall>>);
+
+/// A call that ended, and whose outcome is not written yet.
+pub(crate) struct EndedCall {
+    call: Box<BegunCall>,
+    outcome: CallOutcome,
+}
+
+impl EndedCall {
+    /// Writes the outcome.
+    pub(crate) async fn note(self) {
+        let BegunCall { ledger, key, version, context } = *self.call;
+        let noted = match self.outcome {
+            CallOutcome::Happened(output) => {
+                ledger.note_done(&key, version, &context, output).await
+            }
+            CallOutcome::DidNot => ledger.free(&key, version).await,
+            CallOutcome::Running | CallOutcome::Unknown(_) => {
+                ledger.note_failed(&key, version, &context).await
+            }
+        };
+        warn_if_not_noted(&key, noted);
+    }
+}
 
 /// A call whose key is claimed.
 struct BegunCall {
@@ -197,8 +228,8 @@ impl GiveUpGuard {
         Self(Some(Box::new(BegunCall { ledger, key, version, context })))
     }
 
-    fn disarm(mut self) {
-        self.0 = None;
+    fn disarm(mut self) -> Option<Box<BegunCall>> {
+        self.0.take()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod adapter;
 mod approvals;
+mod cut;
 mod dropped;
 mod errors;
 mod feed;
@@ -21,6 +22,7 @@ mod tool;
 mod transcripts;
 
 pub use approvals::approvals;
+pub use cut::{Acts, ResumableRun, cuts};
 pub use errors::error_store;
 pub use feed::feed;
 pub use log::{erasable_event_log, event_log, reopened_event_log};

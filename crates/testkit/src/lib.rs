@@ -26,6 +26,7 @@ mod own_process;
 #[cfg(all(unix, feature = "postgres"))]
 mod postgres;
 mod server;
+mod steady;
 pub mod strict;
 mod tape;
 mod wire;
@@ -38,5 +39,6 @@ pub use server::{
     ClosedPort, Ending, Heard, KEY, Loopback, Relay, Reply, Request, ScriptedEndpoint, TOKEN,
     hello, send,
 };
+pub use steady::SteadyLog;
 pub use tape::{Tape, append_all};
 pub use wire::{Cannot, MakeProvider, Wire, anthropic, bedrock, gemini, ollama, openai, responses};

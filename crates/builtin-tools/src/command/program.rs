@@ -16,6 +16,7 @@ use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
 use layer0::error::EnvError;
+use layer0::failure::Effect;
 
 use super::output::{self, CommandOutput, MAX_OUTPUT_BYTES, OutputText};
 use super::started::{StartError, StartedCommand};
@@ -162,7 +163,7 @@ impl Program {
         };
         let (variables, redactor) = self.fetch(&context.redactor).await?;
         let started = self.start(input, variables).await.map_err(|error| match error {
-            StartError::NotStarted(error) => failed("starting", error),
+            StartError::NotStarted(error) => failed("starting", error).with_effect(Effect::None),
             StartError::Walls(error) => error.into(),
         })?;
         let begun = |out: Arc<CommandOutput>, err: Arc<CommandOutput>| {

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::boxed::BoxError;
 use super::operator::OperatorError;
 use crate::code;
-use crate::failure::{Effect, Exhausted, Facts, Failure};
+use crate::failure::{Effect, Exhausted, Facts, Failure, chain};
 
 /// The reason a dispatch, a signal or a query failed.
 #[derive(Debug, Error)]
@@ -99,6 +99,16 @@ impl OrchError {
     /// Creates the error for an operator that panicked.
     pub fn from_panic(why: impl Into<String>) -> Self {
         Self::Panicked(why.into())
+    }
+
+    /// Returns the messages of the failure, outermost first, without those of the errors that only wrap it.
+    #[must_use]
+    pub fn messages(&self) -> Vec<String> {
+        match self {
+            Self::OperatorError(OperatorError::Failed { source, .. }) => chain(&**source),
+            Self::OperatorError(error) => chain(error),
+            error => chain(error),
+        }
     }
 }
 

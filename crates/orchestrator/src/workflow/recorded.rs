@@ -8,7 +8,7 @@ use layer0::Code;
 use layer0::code;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::{Event, EventKind, OperatorRefused, OperatorReturned, RunFailed};
-use layer0::failure::{Effect, ErrorText, Facts, Failure, RetryFacts, chain};
+use layer0::failure::{Effect, ErrorText, Facts, Failure, RetryFacts};
 use layer0::id::RunId;
 use layer0::operator::Answer;
 use layer0::stop::{Outcome, Stop};
@@ -85,14 +85,9 @@ pub(super) fn refusal_error(refused: &OperatorRefused) -> OrchError {
     OperatorError::from_failure(failure).into()
 }
 
-/// Returns the messages of a failure without those of the errors that only wrap it.
+/// Returns the messages of a failure, without secrets.
 pub(super) fn messages(error: &OrchError, redactor: &Redactor) -> Vec<Arc<str>> {
-    let texts = match error {
-        OrchError::OperatorError(OperatorError::Failed { source, .. }) => chain(&**source),
-        OrchError::OperatorError(error) => chain(error),
-        error => chain(error),
-    };
-    texts.iter().map(|text| redactor.redact_held(text).into()).collect()
+    error.messages().iter().map(|text| redactor.redact_held(text).into()).collect()
 }
 
 /// Returns the failure of a step: from its recorded end, otherwise from the record of its run.

@@ -201,8 +201,11 @@ impl MachineState {
 
     pub(super) fn record_return(&mut self, returned: OperatorReturned) -> Option<RunPhase> {
         self.clock.end_waiting();
-        let cause = self.meter.end_dispatch(&returned.run, &returned.usage);
-        self.append(Actor::Runtime, cause, returned);
+        let child = self.meter.end_dispatch(&returned.run, &returned.usage);
+        if let Some(child) = &child {
+            self.unsettled.record_return(child, &returned);
+        }
+        self.append(Actor::Runtime, child.map(|child| child.requested), returned);
         None
     }
 }

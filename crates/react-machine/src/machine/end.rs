@@ -135,8 +135,7 @@ impl MachineState {
         let limit = self.definition.limits.max_concurrent_tools;
         let places = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(waiting);
         let begun = open.into_iter().take(places);
-        let may_have_acted =
-            begun.filter(|(_, _, tool)| !self.dispatches(tool) && !self.is_idempotent(tool));
+        let may_have_acted = begun.filter(|(_, id, tool)| self.may_act(id, tool));
         may_have_acted.map(|(_, id, _)| id.clone()).collect()
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use layer0::event::{Actor, ErrorStored, ToolAttempted, ToolRequested, ToolResponded};
+use layer0::id::CallId;
 use layer0::message::{Message, ToolCall};
 use layer0::{Code, JsonText, code};
 
@@ -181,9 +182,16 @@ impl MachineState {
 
     /// Records a call that began and whose outcome is unknown after its answer.
     pub(super) fn note_outcome(&mut self, answer: &ToolResponded) {
-        if !self.dispatches(&answer.tool) && !self.is_idempotent(&answer.tool) {
+        if self.may_act(&answer.call_id, &answer.tool) {
             self.unsettled.note(answer);
         }
+    }
+
+    /// Returns whether a call that began and did not complete may have acted, and is not safe to repeat. Of a call that
+    /// only dispatches, the record of the child run shows what happened, if it has one.
+    pub(super) fn may_act(&self, call: &CallId, tool: &str) -> bool {
+        let is_own = !self.dispatches(tool) || self.unsettled.has_acted_below(call);
+        is_own && !self.is_idempotent(tool)
     }
 
     /// Records the answer of a call. `Err` is the reason that stops the run now.

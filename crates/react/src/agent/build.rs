@@ -57,6 +57,7 @@ impl AgentBuilder {
             let redacted = RedactedStateStore::new(store, self.redactor.clone());
             Arc::new(redacted) as Arc<dyn StateStore>
         });
+        let patience = Duration::from_millis(self.limits.store_timeout_ms);
         let mut tools = Toolset::new();
         for tool in std::mem::take(&mut self.tools) {
             tools.add(tool)?;
@@ -81,7 +82,7 @@ impl AgentBuilder {
             }
             (None, Some(state)) => {
                 let (log, clock, redactor) = (self.log.as_ref(), &self.clock, &self.redactor);
-                let stores = OnceStores { state, log, clock, redactor };
+                let stores = OnceStores { state, log, clock, redactor, patience };
                 tools.replace(|spec, tool| Once::around(spec, tool, &stores));
             }
             (None, None) => {
@@ -92,8 +93,7 @@ impl AgentBuilder {
             }
         }
         let has_tools = tools.specs().next().is_some();
-        let limit = Duration::from_millis(self.limits.store_timeout_ms);
-        let stores = Stores::open(self.errors, self.results, has_tools, limit, &self.clock);
+        let stores = Stores::open(self.errors, self.results, has_tools, patience, &self.clock);
         if has_tools {
             if let Some(errors) = &stores.errors {
                 tools.add(Arc::new(ErrorDetail::new(Arc::clone(errors))))?;
@@ -178,7 +178,7 @@ impl AgentBuilder {
             }
             (false, Some(state)) => {
                 let name = Arc::clone(&definition.name);
-                let limits = SpendLimits::new(name, spend_limits, state, limit, &clock);
+                let limits = SpendLimits::new(name, spend_limits, state, patience, &clock);
                 Some(Box::new(limits))
             }
         };

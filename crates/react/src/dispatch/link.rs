@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use backstop_clock::Limit;
 use backstop_event_log::Lease;
-use layer0::Code;
+use backstop_redact::Redactor;
 use layer0::error::OrchError;
-use layer0::failure::Failure;
+use layer0::event::OperatorReturned;
+use layer0::failure::{Effect, Failure, RetryFacts};
 use layer0::id::RunId;
 use layer0::operator::{Answer, Caller, Waiting};
 use layer0::stop::{Outcome, Stop};
 use layer0::usage::{Allowance, Usage};
+use layer0::{Code, code, text};
 use tokio::sync::{Notify, watch};
 
 use crate::effect::Asks;
@@ -22,7 +24,58 @@ use crate::journal::{StepReply, StepRequest};
 #[derive(Debug, Clone, Default)]
 pub(super) struct ChildProgress {
     pub(super) usage: Usage,
-    pub(super) end: Option<(Outcome, Option<Code>)>,
+    pub(super) end: Option<ChildEnd>,
+}
+
+/// The end of a child run.
+#[derive(Debug, Clone)]
+pub(super) struct ChildEnd {
+    pub(super) outcome: Outcome,
+    pub(super) reason: Option<Code>,
+    pub(super) failure: Option<ChildFailure>,
+}
+
+/// The failure of a child run, without secrets.
+#[derive(Debug, Clone)]
+pub(super) struct ChildFailure {
+    retry: RetryFacts,
+    effect: Effect,
+    messages: Vec<Arc<str>>,
+}
+
+impl ChildEnd {
+    const fn new(outcome: Outcome, reason: Option<Code>) -> Self {
+        Self { outcome, reason, failure: None }
+    }
+
+    /// Returns the end of a run that did not end by itself, or never began.
+    pub(super) fn stopped() -> Self {
+        Self::new(Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)))
+    }
+
+    fn failed(error: &OrchError, redactor: &Redactor) -> Self {
+        let facts = error.facts();
+        let texts = error.messages();
+        let texts = texts.iter().map(|text| text::cut_message(&redactor.redact(text)).into());
+        let (retry, effect, messages) = (facts.retry_facts(), facts.effect, texts.collect());
+        let failure = Some(ChildFailure { retry, effect, messages });
+        Self { failure, ..Self::new(Outcome::Failed, Some(Code::new(error.code()))) }
+    }
+
+    /// Returns the event of the end.
+    pub(super) fn into_event(
+        self,
+        operator: Arc<str>,
+        run: RunId,
+        usage: Usage,
+    ) -> OperatorReturned {
+        let mut returned = OperatorReturned::new(operator, run, self.outcome, self.reason, usage);
+        if let Some(ChildFailure { retry, effect, messages }) = self.failure {
+            (returned.retry, returned.effect) = (Some(retry), Some(effect));
+            returned.messages = messages;
+        }
+        returned
+    }
 }
 
 /// The operator's end of a dispatch.
@@ -33,6 +86,7 @@ pub(super) struct DispatchLink {
     waits: Arc<CallWaits>,
     /// The lease of the caller.
     lease: Option<Arc<dyn Lease>>,
+    redactor: Redactor,
     /// Whether a wait was reported to the caller since the last attempt.
     has_waited: AtomicBool,
 }
@@ -87,12 +141,12 @@ impl DispatchLink {
         asks: Arc<Asks>,
         run: RunId,
         waits: Arc<CallWaits>,
-        lease: Option<Arc<dyn Lease>>,
+        (lease, redactor): (Option<Arc<dyn Lease>>, Redactor),
     ) -> (Arc<Self>, watch::Receiver<ChildProgress>) {
         let (progress, followed) = watch::channel(ChildProgress::default());
         waits.change(|open| open.runs += 1);
         let has_waited = AtomicBool::default();
-        (Arc::new(Self { asks, run, progress, waits, lease, has_waited }), followed)
+        (Arc::new(Self { asks, run, progress, waits, lease, redactor, has_waited }), followed)
     }
 
     /// Returns whether a wait was reported to the caller.
@@ -107,13 +161,13 @@ impl DispatchLink {
             progress.end = Some(match result {
                 Ok(answer) if answer.stop == Stop::WaitingApproval && !self.has_waited() => {
                     progress.usage = answer.usage;
-                    (Outcome::Failed, answer.stop.reason())
+                    ChildEnd::new(Outcome::Failed, answer.stop.reason())
                 }
                 Ok(answer) => {
                     progress.usage = answer.usage;
-                    (answer.stop.outcome(), answer.stop.reason())
+                    ChildEnd::new(answer.stop.outcome(), answer.stop.reason())
                 }
-                Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
+                Err(error) => ChildEnd::failed(error, &self.redactor),
             });
         });
         self.waits.change(|open| open.runs = open.runs.saturating_sub(1));

@@ -17,7 +17,7 @@ use futures_util::future::{Either, select};
 use layer0::error::StateError;
 use layer0::failure::{Chain, Seconds};
 use layer0::id::{ErrorId, ResultId, SessionId};
-use layer0::state::{Added, Scope, StateAdd, StateWrite, Versioned};
+use layer0::state::{Added, Expected, Scope, StateAdd, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp, text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -139,6 +139,17 @@ impl GuardedStore<dyn StateStore> {
 
     pub(crate) async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         self.ask(|store| Box::pin(async move { store.add(add).await })).await
+    }
+
+    pub(crate) async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError> {
+        let (scope, key) = (scope.clone(), key.to_owned());
+        self.ask(move |store| Box::pin(async move { store.delete(&scope, &key, expected).await }))
+            .await
     }
 }
 

@@ -79,6 +79,8 @@ pub(super) async fn execution(
     };
     // The tool's child runs end with it, and their usage is recorded before the answer.
     let returned = dispatcher.close().await;
+    // Storing ends, also in a stopped step.
+    dispatcher.note_once().await;
     let result =
         result.map(|result| result.map_err(|error| timed_out(&execution, &admitted, error)));
     let took = clock.monotonic().saturating_sub(began);
@@ -135,6 +137,7 @@ fn build_caller(effects: &Effects, execution: &Execution) -> DispatchingRun {
         accepts_lost_tail: effects.place.accepts_lost_tail,
         signals: effects.signals().cloned(),
         lease: effects.lease().cloned(),
+        redactor: effects.agent.redactor.clone(),
     }
 }
 

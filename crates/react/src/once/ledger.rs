@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::entry_texts::{EntryTexts, OlderTexts};
 use super::outcome::{CallOutcome, outcome_in};
+use crate::effect::guard::GuardedStore;
 
 /// Delay between two checks of a call that another run makes.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ const LOOKS: u32 = 10;
 /// The entries of all keys.
 #[derive(Clone)]
 pub(super) struct OnceLedger {
-    pub(super) store: Arc<dyn StateStore>,
+    pub(super) store: Arc<GuardedStore<dyn StateStore>>,
     /// The log of the runs that make the calls.
     pub(super) log: Option<Arc<dyn EventLog>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -329,10 +330,12 @@ mod tests {
 
     /// Writes a text as arguments and output of a call, and checks that both are read back.
     async fn check_kept(text: &str) {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn StateStore> = Arc::new(MemoryStateStore::new());
         let ledger = OnceLedger {
-            store: Arc::new(MemoryStateStore::new()),
+            store: Arc::new(GuardedStore::new(store, Duration::from_secs(5), &clock)),
             log: None,
-            clock: Arc::new(SystemClock),
+            clock,
             redactor: Redactor::new(),
             keeps_arguments: true,
         };

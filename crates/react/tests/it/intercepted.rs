@@ -54,6 +54,13 @@ impl InterceptedLog {
         Self { lease: Some(lease), ..Self::failing(log, |_| None) }
     }
 
+    fn under_lease(&self, claim: Claim) -> Claim {
+        match &self.lease {
+            Some(lease) => claim.under(Arc::clone(lease)),
+            None => claim,
+        }
+    }
+
     /// Asks before each access whether it fails.
     pub(crate) fn failing(
         log: &Arc<MemoryLog>,
@@ -78,10 +85,10 @@ impl EventLog for InterceptedLog {
     }
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         (self.before)(Access::Claim).await?;
-        self.log.claim(run).await
+        Ok(self.under_lease(self.log.claim(run).await?))
     }
     fn claim_new(&self, run: &RunId) -> Claim {
-        self.log.claim_new(run)
+        self.under_lease(self.log.claim_new(run))
     }
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         (self.before)(Access::Append(Box::new(batch.clone()))).await?;

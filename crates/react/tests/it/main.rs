@@ -64,4 +64,3 @@ mod secrets;
 mod tools;
 mod tree;
 mod typed;
-mod wrappers;

@@ -4,13 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use backstop_error_store::{ErrorStore, ResultStore, Store};
 use backstop_event_log::{
-    Batch, Claim, EventLog, EventWatch, InboxMessage, InboxRequest, InboxWatch, Lease, LogError,
-    LogKey, OpenApproval, Record, RunFilter, RunSummary, verify_run,
+    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
+    InboxWatch, Lease, LogError, LogKey, OpenApproval, Record, RunFilter, RunSummary, Subscription,
+    verify_run,
 };
 use futures_util::stream::{self, StreamExt};
-use layer0::Timestamp;
+use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
+use layer0::{StateStore, Timestamp};
 use tokio::sync::oneshot;
 
 /// Number of concurrent cases: each waits for a process to count as dead.
@@ -19,11 +22,11 @@ const SIDE_BY_SIDE: usize = 8;
 /// Two processes that share a store; the first one can lose its right to act.
 #[async_trait]
 pub trait TwoProcesses: Send + Sync {
-    /// Returns the log of the process that begins the run.
-    fn first(&self) -> Arc<dyn EventLog>;
+    /// Returns the stores of the process that begins the run.
+    fn first(&self) -> Arc<dyn Store>;
 
-    /// Returns the log of the process that takes over the run.
-    fn second(&self) -> Arc<dyn EventLog>;
+    /// Returns the stores of the process that takes over the run.
+    fn second(&self) -> Arc<dyn Store>;
 
     /// Revokes the first process's right to act, without informing it. A claim by the second one succeeds after a
     /// while.
@@ -37,10 +40,10 @@ pub trait TwoProcesses: Send + Sync {
 #[async_trait]
 pub trait ActingRun: Send + Sync {
     /// Runs to the end. The error is the text for the caller.
-    async fn begin(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
+    async fn begin(&self, stores: Arc<dyn Store>, ledger: Ledger) -> Result<String, String>;
 
     /// Resumes the run that [`begin`](ActingRun::begin) began, until it ends; begins it if it has no record.
-    async fn resume(&self, log: Arc<dyn EventLog>, ledger: Ledger) -> Result<String, String>;
+    async fn resume(&self, stores: Arc<dyn Store>, ledger: Ledger) -> Result<String, String>;
 }
 
 /// The acts of a run, by process.
@@ -111,14 +114,16 @@ async fn check(
     let ledger = |is_second| Ledger { is_second, shared: Arc::clone(&shared) };
     let handover =
         Handover { processes: Arc::clone(&processes), run: Arc::clone(&run), ledger: ledger(true) };
+    let stores = processes.first();
     let log = Arc::new(HandoverLog {
-        inner: processes.first(),
+        inner: stores.log(),
         handover: Arc::new(handover),
         at,
         appends: AtomicUsize::new(0),
         answer: Mutex::new(None),
     });
-    let first = run.begin(Arc::clone(&log) as Arc<dyn EventLog>, ledger(false)).await;
+    let stores = Arc::new(HandoverStores { inner: stores, log: Arc::clone(&log) });
+    let first = run.begin(stores, ledger(false)).await;
     let answer = log.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((behind, second)) = answer else { return false };
     let case = format!("taken over behind append {at} ({behind})");
@@ -134,7 +139,7 @@ async fn check(
         let times = acts.iter().filter(|act| act.name == *name).count();
         assert!(times <= 1, "{case}: `{name}` was done {times} times: {acts:?}");
     }
-    let log = processes.second();
+    let log = processes.second().log();
     for run in log.runs(RunFilter::new()).await.expect("runs are listed") {
         assert!(!run.is_open(), "{case}: {} is {:?}", run.agent, run.state);
         let verified = verify_run(&*log, &run.run).await;
@@ -161,6 +166,27 @@ impl Handover {
         self.ledger.shared.is_taken.store(true, Ordering::SeqCst);
         self.processes.let_back().await;
         answer
+    }
+}
+
+/// The stores of the first process.
+struct HandoverStores {
+    inner: Arc<dyn Store>,
+    log: Arc<HandoverLog>,
+}
+
+impl Store for HandoverStores {
+    fn log(&self) -> Arc<dyn EventLog> {
+        Arc::clone(&self.log) as Arc<dyn EventLog>
+    }
+    fn errors(&self) -> Arc<dyn ErrorStore> {
+        self.inner.errors()
+    }
+    fn results(&self) -> Arc<dyn ResultStore> {
+        self.inner.results()
+    }
+    fn state(&self) -> Option<Arc<dyn StateStore>> {
+        self.inner.state()
     }
 }
 
@@ -198,6 +224,9 @@ impl EventLog for HandoverLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.inner.claim(run).await
     }
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.inner.claim_with_loss(run).await
+    }
     fn claim_new(&self, run: &RunId) -> Claim {
         self.inner.claim_new(run)
     }
@@ -219,8 +248,17 @@ impl EventLog for HandoverLog {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.inner.records(run, from_seq).await
     }
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.inner.read_feed(filter, cursor).await
+    }
     fn watch_events(&self) -> EventWatch {
         self.inner.watch_events()
+    }
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        self.inner.subscription(name).await
+    }
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        self.inner.subscriptions().await
     }
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         self.inner.runs(filter).await

@@ -111,14 +111,14 @@ impl Player {
         let of_call = |open: &ChildDispatch| open.call_id == *call;
         while let Some(open) = self.machine.open_dispatches().iter().find(|open| of_call(open)) {
             let open = open.clone();
-            self.return_one(&open, 1);
+            self.return_one(&open, Outcome::Completed);
         }
     }
 
-    fn return_one(&mut self, open: &ChildDispatch, attempts: u32) {
+    fn return_one(&mut self, open: &ChildDispatch, outcome: Outcome) {
         let (operator, run) = (open.operator.clone(), open.run.clone());
-        let usage = used_of(&open.allowance, attempts);
-        let returned = OperatorReturned::new(operator, run, Outcome::Completed, None, usage);
+        let returned =
+            OperatorReturned::new(operator, run, outcome, None, used_of(&open.allowance, 1));
         self.accept(returned.clone());
         assert!(!self.offer(returned), "a run below returns once");
     }
@@ -145,7 +145,8 @@ impl Player {
             return true;
         }
         if kind > 5 {
-            self.return_one(&open, 1);
+            let outcome = if kind == 6 { Outcome::Completed } else { Outcome::Failed };
+            self.return_one(&open, outcome);
             return true;
         }
         let at = self.at();

@@ -13,8 +13,9 @@ use super::repeats::{result, signature};
 use super::rules::CallStatus;
 
 /// T3: refusals, which leave nothing open.
-const REFUSALS: [&str; 6] = [
+const REFUSALS: [&str; 7] = [
     "tool.approval_denied",
+    "tool.done_elsewhere",
     "tool.invalid_input",
     "tool.not_found",
     "tool.permission_denied",
@@ -119,10 +120,15 @@ impl Judge {
         let facts = self.rules.tool(&tool);
         // T14: a probe said it, or a person.
         let is_certain = self.probed.remove(&id) || self.calls[place].settled.is_some();
-        let is_harmless = facts.is_idempotent || facts.only_dispatches;
+        let is_harmless = facts.is_idempotent || self.is_known_below(&id, facts.only_dispatches);
         if failure.is_some_and(|it| !REFUSALS.contains(&it)) && !is_certain && !is_harmless {
             self.unsettled.insert(id, tool);
         }
+    }
+
+    /// O3: the record of a run below says what happened; a run without a record is treated as a tool.
+    pub(super) fn is_known_below(&self, call: &CallId, only_dispatches: bool) -> bool {
+        only_dispatches && !self.acted_below.contains(call)
     }
 
     /// A3: what a running call asks is closed with it.

@@ -115,7 +115,8 @@ impl Judge {
         begun
             .filter(|place| {
                 let facts = self.rules.tool(&self.calls[*place].tool);
-                !facts.is_idempotent && !facts.only_dispatches
+                let id = &self.calls[*place].id;
+                !facts.is_idempotent && !self.is_known_below(id, facts.only_dispatches)
             })
             .collect()
     }

@@ -1,7 +1,9 @@
 //! Facts from outside, each with its effects.
 
 use layer0::event::{EventKind, ToolResolved, Verdict};
+use layer0::failure::Effect;
 use layer0::id::CallId;
+use layer0::stop::Outcome;
 
 use super::due::Due;
 use super::model::{Activity, Complaint, Judge, ModelTurn, Step};
@@ -106,7 +108,13 @@ impl Judge {
                 return self.check_promises();
             }
             EventKind::OperatorReturned(it) => {
-                self.below(&it.run)?;
+                let below = self.below(&it.run)?;
+                let (call, is_unrecorded) = (below.call.clone(), below.is_unrecorded);
+                let is_certain =
+                    it.outcome == Outcome::Completed || it.effect == Some(Effect::None);
+                if is_unrecorded && !is_certain {
+                    self.acted_below.insert(call);
+                }
                 self.dispatches.retain(|open| open.run != it.run);
                 self.is_waiting = false;
             }

@@ -103,6 +103,8 @@ pub(crate) struct Judge {
     pub(super) repetitions: Repetitions,
     /// Answered calls of unknown outcome, with their tools.
     pub(super) unsettled: BTreeMap<CallId, String>,
+    /// Calls with a run below without a record that may have acted.
+    pub(super) acted_below: BTreeSet<CallId>,
     /// Running calls that a probe settled.
     pub(super) probed: BTreeSet<CallId>,
     pub(super) call_ids: BTreeSet<CallId>,
@@ -149,6 +151,7 @@ impl Judge {
             parked_until: None,
             repetitions: Repetitions::default(),
             unsettled: BTreeMap::new(),
+            acted_below: BTreeSet::new(),
             probed: BTreeSet::new(),
             call_ids: BTreeSet::new(),
             approvals: BTreeSet::new(),

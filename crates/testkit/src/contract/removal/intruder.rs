@@ -50,7 +50,11 @@ pub(super) struct Holdings {
 
 impl OtherProcess {
     /// Acts between two steps.
-    pub(super) async fn act(&self, names: &Names, intruder: Intruder) -> Result<Holdings, LogError> {
+    pub(super) async fn act(
+        &self,
+        names: &Names,
+        intruder: Intruder,
+    ) -> Result<Holdings, LogError> {
         let (run, copied) = (names.run.as_str(), names.copy.as_str());
         let (log, mut held) = (Arc::clone(&self.log), Holdings::default());
         match intruder {
