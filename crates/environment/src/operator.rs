@@ -50,6 +50,7 @@ impl Environment for Walls {
                 "operator `{name}` runs in this process, which cannot be walled in: it has no program"
             )));
         };
+        // time of day: the orchestrator has just set the deadline, and the rest is measured.
         let left = context.deadline.map(|deadline| deadline.since(SystemClock.now()));
         if left.is_some_and(|left| left.is_zero()) {
             return Err(OperatorError::from_failure(DeadlinePassed::before_start(name)).into());

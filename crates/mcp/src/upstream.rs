@@ -82,7 +82,7 @@ impl McpServerState {
 
     /// Returns the latest known list.
     pub(crate) fn listing(&self) -> Arc<ToolListing> {
-        Arc::clone(&self.now().listing)
+        Arc::clone(&self.latest().listing)
     }
 
     /// Returns a connection that is usable, as far as is known.
@@ -98,10 +98,10 @@ impl McpServerState {
 
     /// Returns whether the server still lists a tool, as far as is known.
     pub(crate) fn lists(&self, origin: &str) -> bool {
-        self.now().origins.contains(origin)
+        self.latest().origins.contains(origin)
     }
 
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn latest(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

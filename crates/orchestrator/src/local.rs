@@ -163,6 +163,7 @@ impl OrchestratorInner {
         let flight = ActiveDispatch {
             operator: operator.to_owned(),
             depth: context.depth,
+            // time of day: it is shown.
             started: self.clock.now(),
             signals: context.signals.clone(),
         };
@@ -197,6 +198,7 @@ impl Orchestrator for LocalOrchestrator {
         tasks: Vec<(String, Task)>,
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
+        // time of day: the ids of the runs contain it.
         let contexts = many(&context, tasks.len(), self.inner.clock.now());
         let dispatches =
             tasks.into_iter().zip(contexts).map(|((operator, task), context)| async move {

@@ -364,6 +364,7 @@ impl Dispatcher {
         context.is_recorded = child.is_recorded;
         context.labels = Arc::clone(&child.labels);
         context.depth = depth.saturating_add(1);
+        // time of day: the orchestrator takes the deadline at once, and measures the time left.
         context.deadline = child.grant.time.map(|time| clock.now().after(time));
         context.allowance = Some(child.grant.allowance);
         (context.max_park, context.adopts) = (self.caller.max_park, self.caller.adopts);

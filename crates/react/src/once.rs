@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_clock::Clock;
+use backstop_clock::{Clock, Limit};
 use backstop_event_log::{EventLog, text_digest};
 use backstop_redact::Redactor;
 use backstop_tool::{
@@ -99,13 +99,16 @@ impl Once {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<OnceClaim, ToolError> {
+        // time of day: the call has just been given its deadline, and the rest is measured.
+        let left = context.deadline.since(self.ledger.clock.now());
+        let limit = Limit::new(Arc::clone(&self.ledger.clock), Some(left));
         loop {
-            let claim = self.ledger.claim(key, arguments.text(), context).await;
+            let claim = self.ledger.claim(key, arguments.text(), (context, &limit)).await;
             let (entry, version, why) = match claim.map_err(|error| not_run(&error))? {
                 OnceClaim::Elsewhere(entry, version, why) => (entry, version, why),
                 claim => return Ok(claim),
             };
-            let outcome = self.probe_other(key, &entry, arguments, context).await;
+            let outcome = self.probe_other(key, &entry, arguments, (context, &limit)).await;
             let refused = done_elsewhere(&entry, why);
             if matches!(outcome, CallOutcome::Unknown(_) | CallOutcome::Running) {
                 return Err(refused);
@@ -123,7 +126,7 @@ impl Once {
         key: &str,
         entry: &OnceEntry,
         arguments: &Arguments,
-        context: &ToolContext,
+        (context, limit): (&ToolContext, &Limit),
     ) -> CallOutcome {
         const UNKNOWN: CallOutcome = CallOutcome::Unknown("");
         if !self.probes {
@@ -141,7 +144,7 @@ impl Once {
         let kept = kept.arguments();
         let arguments = kept.map_or_else(|| arguments.clone(), Arguments::new);
         let asked = AssertUnwindSafe(async { self.tool.probe(&arguments, &other).await });
-        let left = context.deadline.since(self.ledger.clock.now()).saturating_sub(WAIT);
+        let left = limit.time_left().unwrap_or_default().saturating_sub(WAIT);
         // The probe ends before this call is given up, which has not begun yet.
         let said = match select(Box::pin(asked.catch_unwind()), self.ledger.clock.sleep(left)).await
         {

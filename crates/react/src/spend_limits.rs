@@ -80,7 +80,7 @@ impl SpendLimits {
         labels: &BTreeMap<String, String>,
         may_cost: u64,
     ) -> Result<SpendReservation, NotReserved> {
-        let now = self.clock.now();
+        let now = self.clock.now(); // time of day: a period is one of the calendar.
         let mut reserved =
             SpendReservation { run: context.run.clone(), may_cost, queues: Vec::new() };
         for limit in &*self.limits {

@@ -121,7 +121,7 @@ impl Upkeep {
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Option<StoreRetention> {
         let mut pruned_at = self.pruned_at.lock().unwrap_or_else(PoisonError::into_inner);
-        // If the clock was set back, the next pruning does not wait until it has caught up.
+        // time of day: a step either way starts the next pruning early, and does not put it off.
         let is_recent = |last: Timestamp| now >= last && now.since(last) < PRUNE_EVERY;
         if pruned_at.is_some_and(is_recent) {
             return None;

@@ -29,6 +29,7 @@ const TRUSTED: Duration = Duration::from_secs(24 * 60 * 60);
 /// Prunes after a write, if it is time. A time that other processes wrote is trusted only if it is before the time of
 /// this process.
 pub(crate) fn after(database: &Database, at: Timestamp) {
+    // time of day: this process's clock decides what is old, within the bound of `read_trusted_time`.
     let now = at.min(database.now());
     let Some(retention) = database.upkeep().due(now) else { return };
     let pruning = database.clone();

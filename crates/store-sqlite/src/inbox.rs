@@ -69,16 +69,18 @@ pub(crate) async fn insert(
     Ok(inserted.map(Into::into))
 }
 
+/// Asks for a settlement of call `$2` of run `$1`, pending or recorded. All writers wait meanwhile: no events are read.
+const IS_SETTLED: &str = "SELECT EXISTS (SELECT 1 FROM inbox WHERE run = $1 AND kind = 'settlement' \
+     AND json_extract(data, '$.call') = $2) \
+     OR EXISTS (SELECT 1 FROM settled WHERE run = $1 AND call = $2)";
+
 /// Returns whether a settlement of this call is pending or recorded, in the transaction that sends one.
 async fn is_settled(
     connection: &mut SqliteConnection,
     run: &RunId,
     call: &CallId,
 ) -> Result<bool, JobError> {
-    let settled = "SELECT EXISTS (SELECT 1 FROM inbox WHERE run = $1 AND kind = 'settlement' \
-         AND json_extract(data, '$.call') = $2) \
-         OR EXISTS (SELECT 1 FROM settled WHERE run = $1 AND call = $2)";
-    let settled = sqlx::query_scalar(settled).bind(run.as_str()).bind(call.as_str());
+    let settled = sqlx::query_scalar(IS_SETTLED).bind(run.as_str()).bind(call.as_str());
     Ok(settled.fetch_one(connection).await?)
 }
 
@@ -130,4 +132,23 @@ fn decode_message(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
     let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
     let at = Timestamp::from_millis(row.try_get("at").ok()?);
     Some(InboxMessage::new(to_u64(row.try_get("id").ok()?), request?, by, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Database;
+    use crate::plan::plan;
+
+    /// Spec: D12
+    #[tokio::test]
+    async fn settlement_is_found_by_its_key() {
+        let database = Database::in_memory().await.unwrap();
+        let plan = plan(&database, IS_SETTLED).await;
+        let by_key = "SEARCH settled USING PRIMARY KEY (run=? AND call=?)";
+        assert!(plan.iter().any(|line| line == by_key), "{plan:#?}");
+        let by_run = "SEARCH inbox USING INDEX inbox_by_run (run=?)";
+        assert!(plan.iter().any(|line| line == by_run), "{plan:#?}");
+        assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !line.contains("CONSTANT")));
+    }
 }

@@ -57,6 +57,7 @@ impl OpenOptions {
         Self {
             durability: Durability::default(),
             retention: StoreRetention::default(),
+            // time of day: what is old is old by it.
             time: || SystemClock.now(),
             network_fs: false,
             probe: file_system_type,

@@ -11,12 +11,12 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::StoreError;
 use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, check_identity, prefix_end, words};
-use layer0::StateStore;
 use layer0::error::StateError;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::state::{
     Added, Expected, InvalidScope, Scope, StateAdd, StateEntry, StateQuery, StateWrite, Versioned,
 };
+use layer0::{StateStore, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -59,12 +59,13 @@ impl SqliteStateStore {
 
     async fn perform(&self, chore: impl Chore + 'static) -> Result<u64, StateError> {
         let done = self.database.for_writing().map_err(not_written)?.perform(chore).await;
-        background::after(&self.database, self.clock.now());
+        background::after(&self.database, self.time());
         done.map_err(write_failed)
     }
 
-    fn now(&self) -> i64 {
-        self.clock.now().as_millis()
+    fn time(&self) -> Timestamp {
+        // time of day: values expire by the clock of the store, which a rehearsal may set.
+        self.clock.now()
     }
 }
 
@@ -84,7 +85,7 @@ impl StateStore for SqliteStateStore {
         )
         .bind(scope.to_string())
         .bind(key)
-        .bind(self.now())
+        .bind(self.time().as_millis())
         .fetch_optional(self.database.readers())
         .await
         .map_err(unreadable)?;
@@ -92,11 +93,11 @@ impl StateStore for SqliteStateStore {
     }
 
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
-        let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
+        let prepared = PreparedWrite::new(write, &self.redactor, self.time())?;
         let (scope, key) = (prepared.scope.clone(), prepared.key.clone());
         let writer = self.database.for_writing().map_err(not_written)?;
         let changed = writer.change(Change::new(prepared)).await;
-        background::after(&self.database, self.clock.now());
+        background::after(&self.database, self.time());
         match changed.map_err(write_failed)? {
             Changed::Written(version) => Ok(version),
             Changed::Refused(found) => Err(StateError::conflict(&scope, key, found)),
@@ -105,7 +106,7 @@ impl StateStore for SqliteStateStore {
 
     async fn add(&self, add: StateAdd) -> Result<Added, StateError> {
         check_identity(&add.scope, &add.key, &self.redactor)?;
-        let (add, outcome) = Addition::new(add, &self.redactor, self.clock.now());
+        let (add, outcome) = Addition::new(add, &self.redactor, self.time());
         self.perform(add).await?;
         outcome.take()
     }
@@ -117,7 +118,7 @@ impl StateStore for SqliteStateStore {
         expected: Expected,
     ) -> Result<bool, StateError> {
         check_identity(scope, key, &self.redactor)?;
-        let (delete, found) = Delete::new(scope, key, expected, self.clock.now());
+        let (delete, found) = Delete::new(scope, key, expected, self.time());
         let deleted = self.perform(delete).await? > 0;
         match deleted || expected.allows(found.get()) {
             true => Ok(deleted),
@@ -151,7 +152,7 @@ impl StateStore for SqliteStateStore {
             .bind(scope.to_string())
             .bind(&prefix)
             .bind(after)
-            .bind(self.now())
+            .bind(self.time().as_millis())
             .bind(limit)
             .bind(prefix_end(&prefix))
             .fetch_all(self.database.readers())
@@ -178,7 +179,7 @@ impl StateStore for SqliteStateStore {
         .bind(wanted)
         .bind(scope.to_string())
         .bind(prefix)
-        .bind(self.now())
+        .bind(self.time().as_millis())
         .bind(limit)
         .fetch_all(self.database.readers())
         .await
@@ -187,20 +188,13 @@ impl StateStore for SqliteStateStore {
     }
 
     async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
-        let scopes: Vec<String> = sqlx::query_scalar(
-            // A loose index scan, with one step for each scope.
-            "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM state WHERE scope > $1) \
-             UNION ALL SELECT (SELECT min(scope) FROM state WHERE state.scope > next.scope) \
-             FROM next WHERE next.scope IS NOT NULL) \
-             SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM state \
-             WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3",
-        )
-        .bind(after.map(ToString::to_string).unwrap_or_default())
-        .bind(self.now())
-        .bind(limit)
-        .fetch_all(self.database.readers())
-        .await
-        .map_err(unreadable)?;
+        let scopes: Vec<String> = sqlx::query_scalar(SCOPES)
+            .bind(after.map(ToString::to_string).unwrap_or_default())
+            .bind(self.time().as_millis())
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(unreadable)?;
         let read = |text: String| text.parse();
         let scopes: Result<Vec<Scope>, InvalidScope> = scopes.into_iter().map(read).collect();
         scopes.map_err(|error| StateError::Serialization(error.to_string()))
@@ -210,6 +204,14 @@ impl StateStore for SqliteStateStore {
         self.perform(Clear(scope.clone())).await
     }
 }
+
+/// Lists at most `$3` scopes after `$1` that have a value at time `$2`: a loose index scan, with one step for each
+/// scope, however many values it has.
+const SCOPES: &str = "WITH RECURSIVE next (scope) AS (SELECT (SELECT min(scope) FROM state WHERE scope > $1) \
+     UNION ALL SELECT (SELECT min(scope) FROM state WHERE state.scope > next.scope) \
+     FROM next WHERE next.scope IS NOT NULL) \
+     SELECT scope FROM next WHERE scope IS NOT NULL AND EXISTS (SELECT 1 FROM state \
+     WHERE state.scope = next.scope AND (expires_at IS NULL OR expires_at > $2)) LIMIT $3";
 
 fn entries(rows: &[SqliteRow]) -> Result<Vec<StateEntry>, StateError> {
     let entry =
@@ -233,6 +235,7 @@ fn write_failed(error: StoreError) -> StateError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::plan;
 
     /// Spec: E2
     #[test]
@@ -248,5 +251,15 @@ mod tests {
             let (effect, said) = (error.effect(), error.to_string());
             assert_eq!(write_failed(error).effect(), effect, "{said}");
         }
+    }
+
+    /// Spec: S8
+    #[tokio::test]
+    async fn scopes_are_listed_in_steps() {
+        let database = Database::in_memory().await.unwrap();
+        let plan = plan(&database, SCOPES).await;
+        let steps: Vec<&String> = plan.iter().filter(|line| line.contains(" state ")).collect();
+        assert_eq!(steps.len(), 3, "{plan:#?}");
+        assert!(steps.iter().all(|line| line.starts_with("SEARCH state ")), "{plan:#?}");
     }
 }

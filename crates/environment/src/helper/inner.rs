@@ -148,6 +148,7 @@ fn wait_for(program: &Child) -> io::Result<Report> {
 fn read_own_cpu_ms(program: &Child) -> u64 {
     let read = || {
         let id = nix::unistd::Pid::from_raw(i32::try_from(program.id()).ok()?);
+        // time of day: this is processor time.
         let used = ClockId::pid_cpu_clock_id(id).ok()?.now().ok()?;
         u64::try_from(std::time::Duration::from(used).as_millis()).ok()
     };

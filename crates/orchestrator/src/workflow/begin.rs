@@ -331,8 +331,10 @@ impl Recorder {
         match (context.deadline, recorded) {
             // A caller's deadline leaves out the waits of this run; for a root, only the record does.
             (Some(deadline), recorded) if context.caller.is_some() || recorded.is_none() => {
+                // time of day: the orchestrator has just set the deadline, and the rest is measured.
                 Some(progress.worked + deadline.since(self.clock.now()))
             }
+            // time of day: both are from the same event.
             (_, recorded) => Some(recorded?.since(ledger.summary().started_at)),
         }
     }

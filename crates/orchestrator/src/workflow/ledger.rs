@@ -133,6 +133,7 @@ impl WorkflowLedger {
     pub(super) fn usage(&self) -> Usage {
         let summary = self.writer.summary();
         let (since, before) = summary.reopened.unwrap_or((summary.started_at, 0));
+        // time of day: the clock of a run continues its record, and is not set.
         let elapsed = self.now().since(since).as_millis();
         let mut usage = summary.usage;
         usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(before);

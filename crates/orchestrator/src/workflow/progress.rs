@@ -295,6 +295,7 @@ impl WorkflowProgress {
         );
         let since = self.last_at.replace(at);
         if let Some(since) = since.filter(|_| self.waiting.is_none() && !had_no_process) {
+            // time of day: both are from the same process, whose clock of the run is not set.
             self.worked += at.since(since);
         }
         self.waiting = None;

@@ -26,6 +26,7 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> StepEnd {
     let Some(approver) = effects.agent.approver.clone() else {
         return StepEnd::Approval(approval, ApprovalReply::Nothing);
     };
+    // time of day: the approver is shown it.
     let (HookContext { run, session }, at) = (effects.context.clone(), effects.agent.clock.now());
     let schema = find_arguments_schema(effects, &approval.tool);
     let request = ApprovalRequest::new(run, session, at, Approval::clone(&approval), schema);
@@ -98,7 +99,7 @@ impl Effects {
     /// `false` without a log.
     pub(crate) async fn expire(&self, approval: &Approval) -> Result<bool, LogError> {
         let Some(log) = &self.agent.log else { return Ok(false) };
-        // By the run's clock, the approval has expired.
+        // time of day: the run's clock has decided that the approval has expired.
         let at = self.agent.clock.now().max(approval.expires_at.unwrap_or_default());
         let expired = InboxRequest::Expire { approval: approval.id.clone() };
         log.send(expired, "backstop", at).await?;

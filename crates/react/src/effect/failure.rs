@@ -47,7 +47,7 @@ impl<'a> Failing<'a> {
         duration_ms: u64,
     ) -> Self {
         let HookContext { run, session } = context;
-        let at = agent.clock.now();
+        let at = agent.clock.now(); // time of day: it is recorded.
         let (redactor, may_have_acted) = (&agent.redactor, false);
         Self { run, session, call_id, tool, redactor, at, duration_ms, may_have_acted }
     }

@@ -17,8 +17,9 @@ pub(crate) enum AnyJournal {
 impl AnyJournal {
     pub(crate) async fn now(&mut self) -> Timestamp {
         match self {
+            // time of day: a journal's is the clock of its run, which is not set.
             Self::Local(journal) => journal.now(),
-            Self::Other(journal) => journal.now().await,
+            Self::Other(journal) => journal.now().await, // time of day: see above.
         }
     }
 

@@ -28,6 +28,7 @@ impl Alarm {
             if now >= deadline {
                 return self.0 = None;
             }
+            // time of day: both are of the clock of the run, which is not set.
             let set = || (deadline, time.clock().sleep(deadline.since(now).min(MAX_SLEEP)));
             let (_, sleep) = self.0.get_or_insert_with(set);
             sleep.await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use backstop_clock::{Clock, Limit};
 use backstop_event_log::EventLog;
 use backstop_redact::Redactor;
 use backstop_tool::ToolContext;
@@ -85,7 +85,7 @@ impl OnceLedger {
         &self,
         key: &str,
         arguments: &JsonText,
-        context: &ToolContext,
+        (context, limit): (&ToolContext, &Limit),
     ) -> Result<OnceClaim, StateError> {
         let (mut expected, mut looks) = (Some(Expected::Absent), 0);
         loop {
@@ -111,7 +111,7 @@ impl OnceLedger {
             let asks = looks % LOOKS == 1;
             let outcome = self.outcome(&entry, asks, context).await;
             let outcome = match outcome {
-                CallOutcome::Running if context.deadline <= self.clock.now().after(WAIT) => {
+                CallOutcome::Running if limit.time_left().is_some_and(|left| left <= WAIT) => {
                     CallOutcome::Unknown("has begun before, and its end is not known")
                 }
                 outcome => outcome,

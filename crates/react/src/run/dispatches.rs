@@ -72,6 +72,7 @@ impl Run {
 
     fn resumed_child(&self, open: &ChildDispatch) -> Child {
         let machine = self.ledger.machine();
+        // time of day: both are of the clock of the run, which is not set.
         let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
         Child {
             run: open.run.clone(),

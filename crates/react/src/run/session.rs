@@ -182,6 +182,7 @@ pub(crate) async fn end(
                 returned.push(dead_dispatch(&agent, log, &current.session, dispatch).await?);
             }
             let ended = AbandonedWork { calls, returned, at };
+            // time of day: it is recorded.
             return abandon(log, (current, claim), &why, agent.clock.now(), ended).await;
         }
     };

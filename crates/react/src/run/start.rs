@@ -62,7 +62,7 @@ pub(super) struct InSession {
 
 impl StartingRun {
     pub(crate) fn new(agent: Arc<AgentInner>, request: RunRequest) -> Self {
-        let now = agent.clock.now();
+        let now = agent.clock.now(); // time of day: the ids contain it.
         Self {
             run: request.run.clone().unwrap_or_else(|| new_run_id(now)),
             session: request.session.clone().unwrap_or_else(|| new_session_id(now)),

@@ -310,3 +310,27 @@ async fn word_of_a_person_settles_the_key() {
         assert_eq!(asked.load(Ordering::SeqCst), if happened { 1 } else { 2 });
     }
 }
+
+/// Spec: T16. The clock is set while a call waits for another one with its key.
+#[tokio::test]
+async fn set_clock_ends_no_wait_for_a_call() {
+    for by_ms in [3_600_000, -3_600_000] {
+        let bench = Bench::new();
+        let clock = bench.clock.clone();
+        let tool = FnTool::new("pay", "Pays.", move |_: Value| {
+            let clock = clock.clone();
+            async move {
+                clock.sleep(Duration::from_secs(5)).await;
+                clock.set_time_of_day(by_ms);
+                clock.sleep(Duration::from_secs(5)).await;
+                Ok::<_, ToolError>("paid")
+            }
+        });
+        let both = ["c1", "c2"].map(|id| call(id, "pay", json!({ "invoice": 7 })));
+        let agent = bench.agent(vec![calls(both), says("done")]).tool(tool.map_spec(invoice));
+        let outcome = bench.run(agent.shared_state_store(state(&bench))).await.unwrap();
+        let texts = tool_texts(&outcome);
+        let are_paid = texts.iter().all(|(text, is_error)| text.starts_with("paid") && !is_error);
+        assert!(are_paid && texts.len() == 2, "{by_ms}: {texts:?}");
+    }
+}

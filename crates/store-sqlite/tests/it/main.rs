@@ -3,6 +3,7 @@
 
 mod chains;
 mod claims;
+mod clock_steps;
 #[cfg(target_os = "linux")]
 mod crossings;
 mod disk;

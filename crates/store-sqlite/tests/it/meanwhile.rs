@@ -22,7 +22,7 @@ async fn removals_meet_other_actors() {
     let folder = Folder::new();
     let (shelf, other) = (open(&folder.file()).await, open(&folder.file()).await);
     let (log, errors) = (Arc::new(other.log()), Arc::new(other.errors()));
-    removals(RemovalStore { shelf, log, errors }).await;
+    removals(RemovalStore { shelf, log, errors, queue: None }).await;
 }
 
 /// Spec: S10, D1. What is erased while it is copied does not come back with the copy.

@@ -11,6 +11,8 @@ use backstop_redact::Redactor;
 use backstop_store_sqlite::{Database, Durability};
 use layer0::event::{Actor, ErrorStored, EventKind, RunFinished, RunForked};
 use layer0::stop::Outcome;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions};
 
 use crate::{Folder, at, error, error_at, open, started};
 
@@ -181,4 +183,25 @@ async fn zero_age_prunes_every_finished_run() {
     assert_eq!(database.errors().prune(at_once, at(0)).await.unwrap().rows, 0, "of this moment");
     assert_eq!(database.errors().prune(at_once, at(1)).await.unwrap().rows, 1);
     assert!(database.errors().list(ErrorFilter::new()).await.unwrap().is_empty());
+}
+
+/// Spec: S10. A run of the session starts and ends while a pass removes its first texts.
+#[tokio::test]
+async fn run_that_ends_during_a_pass_counts() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    crate::removal::over(&database, 0, "run_1", started("s")).await;
+    // One page of candidates, and a part of the next one.
+    for number in 0..300 {
+        database.errors().store(error("s", "c", &format!("boom {number}"))).await.unwrap();
+    }
+    let ends = format!(
+        "CREATE TRIGGER ends AFTER DELETE ON errors BEGIN UPDATE runs SET started_at = {}; END",
+        at(39 * DAY).as_millis()
+    );
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(ends)).execute(&mut connection).await.unwrap();
+    let pruned = database.errors().prune(Retention::default(), at(40 * DAY)).await.unwrap();
+    assert_eq!(pruned.rows, 256, "what is read behind its end stays");
 }

@@ -241,6 +241,7 @@ impl Episode {
         let mut context = self.below(&orchestrator);
         (context.run, context.signals) = (Some(step.run.clone()), step.signals.clone());
         (context.attempt, context.goes_on, context.allowance) = (attempt, goes_on, given);
+        // time of day: the orchestrator takes the deadline at once, and measures the time left.
         context.deadline = self.limit.time_left().map(|left| self.clock.now().after(left));
         context.caller = Some(self.caller(&step.run));
         let (run, target) = (step.run.clone(), step.target.clone());
