@@ -8,7 +8,7 @@ use std::time::Duration;
 use backstop_builtin_tools::{CommandTool, Program};
 use backstop_tool::{Tool, ToolContext, ToolError};
 use base64::Engine as _;
-use layer0::{Timestamp, ToolSpec};
+use layer0::{Effect, Failure, Timestamp, ToolSpec};
 use serde_json::{Value, json};
 
 fn context() -> ToolContext {
@@ -67,7 +67,9 @@ async fn a_command_that_does_not_exist_says_so() {
     let tool =
         CommandTool::new(spec, Program::new("no-such-program-here", [], ".", BTreeMap::new()));
     let error = tool.call(&json!({}).into(), &context()).await.unwrap_err();
-    assert!(error.to_string().starts_with("starting `no-such-program-here` failed: "), "{error}");
+    assert_eq!(error.facts().effect, Effect::None);
+    let error = error.kind().to_string();
+    assert!(error.starts_with("starting `no-such-program-here` failed: "), "{error}");
 }
 
 /// Spec: T7. The system says of either that there is no such file or directory.
@@ -78,7 +80,7 @@ async fn missing_folder_is_no_missing_program() {
     let program = Program::new("true", [], &folder, BTreeMap::new());
     let error = CommandTool::new(spec, program).call(&json!({}).into(), &context()).await;
     let why = format!("starting `true` failed: there is no folder `{}`", folder.display());
-    assert!(error.unwrap_err().to_string().starts_with(&why));
+    assert!(error.unwrap_err().kind().to_string().starts_with(&why));
 }
 
 /// Spec: T7

@@ -214,6 +214,20 @@ mod tests {
 
     /// Spec: Q8
     #[test]
+    fn empty_structured_content_hides_no_text() {
+        for (structured, text, expected) in [
+            ("{}", "placed", json!("placed")),
+            ("{}", "", json!({})),
+            (r#"{"n":1}"#, "x", json!({"n": 1})),
+        ] {
+            let content = json!([{"type": "text", "text": text}]);
+            let result = format!(r#"{{"content":{content},"structuredContent":{structured}}}"#);
+            assert_eq!(read(&result, None).unwrap().value(), expected);
+        }
+    }
+
+    /// Spec: Q8
+    #[test]
     fn content_is_text_for_the_model() {
         #[track_caller]
         fn check(content: Value, text: &str) {

@@ -43,6 +43,7 @@ impl Parked {
         let is_given_up = {
             let cancelled = poll_fn(|task| context.signals.poll_has(Signal::CANCEL, task));
             let told = select(Box::pin(cancelled), Box::pin(sent_to(&self.run, log)));
+            // time of day: a run is parked until a time of day.
             let wakes = select(clock.sleep(self.until.since(clock.now())), told);
             match select(wakes, Box::pin(given_up)).await {
                 Either::Left(_) => false,

@@ -92,6 +92,7 @@ pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> Spaw
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
         let (mut was_parked, mut is_to_end) = (false, false);
+        // time of day: the deadline was just set, and the rest is measured.
         let time = context.deadline.map(|deadline| deadline.since(clock.now()));
         let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
         let ended = loop {
@@ -112,6 +113,7 @@ pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> Spaw
             let ended = match place {
                 Ok(_place) => {
                     limit.go_on();
+                    // time of day: operators are told a time, and the limit is measured.
                     context.deadline = limit.time_left().map(|left| clock.now().after(left));
                     let lease = log.as_ref().and_then(|log| log.lease());
                     let at_work = PermittedDispatch::new(

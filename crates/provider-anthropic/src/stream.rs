@@ -166,7 +166,9 @@ impl Stream for MessagesStream {
             return Err(ProviderError::stream_truncated("`message_stop`"));
         }
         let mut draft = self.draft;
-        for open in in_order(self.blocks) {
+        let mut blocks = self.blocks;
+        blocks.values_mut().for_each(drop_repeated_beginnings);
+        for open in in_order(blocks) {
             match open {
                 OpenBody::Call(call) => add_call(&mut draft, call),
                 OpenBody::Other(block) => add(&mut draft, block),
@@ -174,6 +176,33 @@ impl Stream for MessagesStream {
         }
         finish(draft, self.stop_reason.as_deref(), reply)
     }
+}
+
+/// Drops calls without arguments that have the index, the id and the name of another one: their beginning was received
+/// twice.
+fn drop_repeated_beginnings(blocks: &mut Vec<AnthropicOpenBlock>) {
+    let mut kept: Vec<AnthropicOpenBlock> = Vec::new();
+    for block in blocks.drain(..) {
+        let OpenBody::Call(call) = &block.body else {
+            kept.push(block);
+            continue;
+        };
+        let earlier = kept.iter_mut().find_map(|earlier| match &mut earlier.body {
+            OpenBody::Call(earlier) if is_repeated(earlier, call) => Some(earlier),
+            _ => None,
+        });
+        match earlier {
+            Some(earlier) => earlier.fill(call),
+            None => kept.push(block),
+        }
+    }
+    *blocks = kept;
+}
+
+/// Returns whether two calls are one, of which one beginning came without its arguments.
+fn is_repeated(earlier: &CallDraft, call: &CallDraft) -> bool {
+    let is_same = (&earlier.id, &earlier.name) == (&call.id, &call.name);
+    is_same && !call.id.is_empty() && (earlier.has_no_arguments() || call.has_no_arguments())
 }
 
 /// Returns the blocks by index, or in the order of beginning if several have the same index.
@@ -200,9 +229,6 @@ impl MessagesStream {
                 let mut call = CallDraft::new(id, name);
                 call.kept = caller;
                 call.take(input.filter(|input| !is_empty(input)));
-                if self.repeats_call(index, &call) {
-                    return;
-                }
                 OpenBody::Call(call)
             }
             block => {
@@ -213,21 +239,6 @@ impl MessagesStream {
         let place = self.begun;
         self.begun += 1;
         self.blocks.entry(index).or_default().push(AnthropicOpenBlock { place, body });
-    }
-
-    /// Returns whether a call's beginning was received before, with the same id at the same index. If one of the two has
-    /// no arguments, they are those of the other.
-    fn repeats_call(&mut self, index: u64, again: &CallDraft) -> bool {
-        let last = self.blocks.get_mut(&index).and_then(|blocks| blocks.last_mut());
-        let Some(AnthropicOpenBlock { body: OpenBody::Call(call), .. }) = last else {
-            return false;
-        };
-        let is_same = !call.id.is_empty() && (&call.id, &call.name) == (&again.id, &again.name);
-        if !is_same || !(call.has_no_arguments() || again.has_no_arguments()) {
-            return false;
-        }
-        call.fill(again);
-        true
     }
 
     /// Adds a piece to the last block of its index; returns whether the block accepts it.

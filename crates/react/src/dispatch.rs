@@ -30,7 +30,7 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::Asks;
 use crate::journal::{Child, DispatchRequest, StepReply, StepRequest};
-use crate::once::EndedCall;
+use crate::once::begun::EndedCall;
 use link::{CallWaits, ChildEnd, ChildProgress, DispatchLink, PersonWait};
 
 /// Time for a run that was given up to close its record.

@@ -1,5 +1,6 @@
 //! Tools whose calls are made once across runs.
 
+pub(crate) mod begun;
 mod entry_texts;
 mod ledger;
 mod outcome;
@@ -22,6 +23,7 @@ use layer0::event::DoneBefore;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, StateStore, ToolSpec, text};
 
+use self::begun::{EndedCall, GiveUpGuard};
 use self::ledger::{OnceClaim, OnceEntry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};
@@ -177,7 +179,7 @@ impl Once {
                 Effect::Unknown => CallOutcome::Unknown(""),
             },
         };
-        let ended = EndedCall { call, outcome };
+        let ended = EndedCall::new(call, outcome);
         match Dispatcher::from_context(context) {
             // Its step writes it: a stop and the time limit of the call leave what the tool returned.
             Some(dispatcher) => dispatcher.end_once(ended),
@@ -188,72 +190,6 @@ impl Once {
 
     fn fits(&self, output: &JsonText) -> bool {
         self.output.as_ref().is_none_or(|schema| schema.check(&output.value()).is_ok())
-    }
-}
-
-/// Guard of a call: when dropped before the end of the call, writes that it was given up.
-struct GiveUpGuard(Option<Box<BegunCall>>);
-
-/// A call that ended, and whose outcome is not written yet.
-pub(crate) struct EndedCall {
-    call: Box<BegunCall>,
-    outcome: CallOutcome,
-}
-
-impl EndedCall {
-    /// Writes the outcome.
-    pub(crate) async fn note(self) {
-        let BegunCall { ledger, key, version, context } = *self.call;
-        let noted = match self.outcome {
-            CallOutcome::Happened(output) => {
-                ledger.note_done(&key, version, &context, output).await
-            }
-            CallOutcome::DidNot => ledger.free(&key, version).await,
-            CallOutcome::Running | CallOutcome::Unknown(_) => {
-                ledger.note_failed(&key, version, &context).await
-            }
-        };
-        warn_if_not_noted(&key, noted);
-    }
-}
-
-/// A call whose key is claimed.
-struct BegunCall {
-    ledger: OnceLedger,
-    key: String,
-    version: u64,
-    context: ToolContext,
-}
-
-impl GiveUpGuard {
-    fn new(ledger: &OnceLedger, key: &str, version: u64, context: &ToolContext) -> Self {
-        let (ledger, key, context) = (ledger.clone(), key.to_owned(), context.clone());
-        Self(Some(Box::new(BegunCall { ledger, key, version, context })))
-    }
-
-    fn disarm(mut self) -> Option<Box<BegunCall>> {
-        self.0.take()
-    }
-}
-
-impl Drop for GiveUpGuard {
-    fn drop(&mut self) {
-        let Some(call) = self.0.take() else { return };
-        // Without a runtime, the record has the outcome.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let clock = Arc::clone(&call.ledger.clock);
-        runtime.spawn(clock.track(Box::pin(async move {
-            let BegunCall { ledger, key, version, context } = *call;
-            let noted = ledger.note_failed(&key, version, &context).await;
-            warn_if_not_noted(&key, noted);
-        })));
-    }
-}
-
-fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
-    if let Err(error) = noted {
-        // The entry stays begun: no other call is made before the record or a person settles it.
-        tracing::warn!(key, %error, "what became of a call that is made once was not noted");
     }
 }
 

@@ -364,6 +364,43 @@ mod tests {
         }
     }
 
+    /// Spec: P7. As with providers: empty, false and zero say nothing beside an answer.
+    #[test]
+    fn empty_errors_beside_a_result_say_nothing() {
+        for (error, is_result) in [
+            ("{}", true),
+            ("\"\"", true),
+            ("false", true),
+            ("null", true),
+            (r#"{"code":1}"#, false),
+        ] {
+            let wire = waiting();
+            let message = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{}},"error":{error}}}"#);
+            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
+            let is_response = matches!(read, ServerJsonRpcMessage::Response(_));
+            assert_eq!(is_response, is_result, "{error}");
+        }
+    }
+
+    /// Spec: S5
+    #[test]
+    fn data_of_an_error_is_told() {
+        for (error, expected) in [
+            (
+                r#"{"code":-32603,"message":"Internal error","data":"broken"}"#,
+                "Internal error: broken",
+            ),
+            (r#"{"code":-32603,"message":"","data":{"why":"late"}}"#, r#"{"why":"late"}"#),
+            (r#"{"code":-32603,"message":"broken","data":"broken"}"#, "broken"),
+            (r#"{"code":-32603,"message":"broken","data":{}}"#, "broken"),
+            (r#"{"code":-32602,"message":"no","data":{"supported":["2025-06-18"]}}"#, "no"),
+        ] {
+            assert_eq!(read_error(error)["message"], expected, "{error}");
+        }
+        let long = format!(r#"{{"code":1,"message":"m","data":"{}"}}"#, "x".repeat(9_000));
+        assert_eq!(read_error(&long)["message"].as_str().unwrap().len(), 4_003);
+    }
+
     /// Spec: Q9, E10
     #[test]
     fn rmcp_reads_no_secret() {

@@ -336,6 +336,11 @@ impl Script {
             "endless_401_in_every_call" => Reply::Endless(401),
             "endless_503_in_every_call" => Reply::Endless(503),
             "status_404_session" => status(404, "no such session"),
+            "status_404_own_error" => Reply::Status(
+                404,
+                vec![("content-type", "application/json".to_owned())],
+                error(request, -32000, "record not found").to_string(),
+            ),
             "status_429" => status(429, "slow down"),
             "status_429_retry_after" => {
                 Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())

@@ -193,3 +193,31 @@ async fn streams_are_bounded_as_answers_are() {
         assert!(format!("{error:?}").contains("too large"), "{error}");
     }
 }
+
+/// Spec: P7. The beginning of a call that is received twice is one call.
+#[tokio::test]
+async fn repeated_beginning_of_a_call_is_one_call() {
+    let begin = json!({ "type": "content_block_start", "index": 0, "content_block":
+        { "type": "tool_use", "id": "toolu_1", "name": "pay", "input": {} } });
+    let another = json!({ "type": "content_block_start", "index": 0, "content_block":
+        { "type": "tool_use", "id": "toolu_2", "name": "pay", "input": {} } });
+    let arguments = json!({ "type": "content_block_delta", "index": 0,
+        "delta": { "type": "input_json_delta", "partial_json": "{\"n\":1}" } });
+    let ends = [
+        json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
+        json!({ "type": "message_stop" }),
+    ];
+    for (events, expected) in [
+        (vec![&begin, &begin, &arguments], vec![r#"{"n":1}"#]),
+        (vec![&begin, &arguments, &begin], vec![r#"{"n":1}"#]),
+        (vec![&begin, &another, &arguments], vec!["{}", r#"{"n":1}"#]),
+        (vec![&begin, &arguments, &begin, &arguments], vec![r#"{"n":1}"#, r#"{"n":1}"#]),
+    ] {
+        let body: String =
+            events.into_iter().chain(&ends).map(|it| format!("data: {it}\n\n")).collect();
+        let answer = (ADAPTER.read)("text/event-stream", body.into_bytes()).await.unwrap();
+        let calls: Vec<String> =
+            answer.tool_calls.iter().map(|it| it.arguments.display_text().into_owned()).collect();
+        assert_eq!(calls, expected);
+    }
+}

@@ -1,6 +1,5 @@
 //! Deaths of the process again and again, and the steps that were open (SPEC D5).
 
-use backstop_react_machine::*;
 use layer0::ToolSpec;
 use layer0::event::*;
 use serde_json::json;

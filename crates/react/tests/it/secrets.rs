@@ -84,8 +84,8 @@ async fn heard(attempts: Vec<Vec<Chunk>>, redactor: Redactor) -> Heard {
     let agent = Agent::builder(Dripping { attempts, asked: AtomicUsize::new(0) })
         .retry(
             backstop_retry::RetryConfig::new()
-                .base(std::time::Duration::from_millis(0))
-                .cap(std::time::Duration::from_millis(0)),
+                .base(Duration::from_millis(0))
+                .cap(Duration::from_millis(0)),
         )
         .redactor(redactor)
         .build()

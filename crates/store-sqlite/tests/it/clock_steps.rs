@@ -54,7 +54,7 @@ async fn keeps_its_claims() {
     drop(writer);
     one.close().await;
     SystemClock::set_time_of_day(-HOUR_MS);
-    other.claim(&"run_1".into()).await.unwrap();
+    drop(other.claim(&"run_1".into()).await.unwrap());
     SystemClock::set_time_of_day(HOUR_MS);
 }
 
