@@ -26,7 +26,6 @@ use std::io::{self, IsTerminal, Write};
 
 use anstyle::Style;
 pub(crate) use backstop_event_log::format_count;
-use backstop_event_log::one_line;
 use backstop_redact::Redactor;
 use serde::Serialize;
 
@@ -223,9 +222,8 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliErro
 /// Prints rows in aligned columns, each after its lead in a tree.
 pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<(), CliError> {
     // Text of others stays in its cell.
-    let cell = |cell: &String| escape::line(&one_line(cell));
     let row = |(lead, row): &(String, Vec<String>)| {
-        let mut cells: Vec<String> = row.iter().map(cell).collect();
+        let mut cells: Vec<String> = row.iter().map(|cell| escape::cell(cell)).collect();
         if let Some(first) = cells.first_mut() {
             first.insert_str(0, lead);
         }

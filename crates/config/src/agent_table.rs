@@ -11,7 +11,7 @@ use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde_json::Value;
 
 use crate::ConfigError;
-use crate::checked::{at_least_one, grants};
+use crate::checked::{agent_name, at_least_one, grants};
 use crate::grant::resolve_grant;
 use crate::read::read_text;
 
@@ -20,7 +20,8 @@ use crate::read::read_text;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AgentTable {
-    /// The agent's name.
+    /// The agent's name, at most 64 characters.
+    #[serde(deserialize_with = "agent_name")]
     pub name: Option<String>,
     /// Purpose of the agent, for its callers, which are not shown its instructions.
     pub description: Option<String>,

@@ -138,6 +138,10 @@ impl AgentFile {
             }
         };
         mistakes.sort_by_key(ConfigError::line);
-        Ok(CheckedFile { file, mistakes, headers, stand_ins })
+        let mut checked = CheckedFile { file, mistakes: Vec::new(), headers, stand_ins };
+        let named =
+            mistakes.into_iter().map(|error| error.reworded(|text| checked.as_written(text)));
+        checked.mistakes = named.collect();
+        Ok(checked)
     }
 }

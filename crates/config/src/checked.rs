@@ -5,10 +5,12 @@
 use backstop_provider::ToolChoice;
 use backstop_tool::{Grants, check_capability};
 use layer0::Approvers;
-use layer0::name::check_session;
+use layer0::name::{MAX_NAME_CHARS, check_session};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
+
+use crate::text_list::read_each_text;
 
 /// Largest temperature of any provider.
 const MAX_TEMPERATURE: f32 = 2.0;
@@ -87,6 +89,15 @@ pub(crate) fn optional_text<'de, D: Deserializer<'de>>(
     text(from).map(Some)
 }
 
+/// Reads the name of an agent.
+pub(crate) fn agent_name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = text(from)?;
+    match name.chars().count() > MAX_NAME_CHARS {
+        true => Err(D::Error::custom(format!("must have at most {MAX_NAME_CHARS} characters"))),
+        false => Ok(Some(name)),
+    }
+}
+
 /// Reads the name of a session.
 pub(crate) fn session<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let name = String::deserialize(from)?;
@@ -142,20 +153,18 @@ pub(crate) fn approvers<'de, D: Deserializer<'de>>(from: D) -> Result<Approvers,
 
 /// Reads the grants of a policy.
 pub(crate) fn grants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let grants = Vec::<String>::deserialize(from)?;
-    Grants::parse(&grants).map_err(D::Error::custom)?;
-    Ok(grants)
+    read_each_text(from, |text| match Grants::parse([text]) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 /// Reads the capabilities that a tool needs.
 pub(crate) fn capabilities<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let capabilities = Vec::<String>::deserialize(from)?;
-    for capability in &capabilities {
-        check_capability(capability).map_err(|why| {
-            D::Error::custom(format!("capability `{capability}` is not valid: {why}"))
-        })?;
-    }
-    Ok(capabilities)
+    read_each_text(from, |text| match check_capability(text) {
+        Ok(()) => Ok(text.to_owned()),
+        Err(why) => Err(format!("capability `{text}` is not valid: {why}")),
+    })
 }
 
 /// Reads optional capabilities as [`capabilities`] does.

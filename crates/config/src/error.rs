@@ -81,6 +81,13 @@ impl ConfigError {
         self
     }
 
+    /// Changes the words of message and hint.
+    pub(crate) fn reworded(mut self, reword: impl Fn(&str) -> String) -> Self {
+        self.what = reword(&self.what);
+        self.hint = self.hint.as_deref().map(reword);
+        self
+    }
+
     /// Adds the underlying error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {

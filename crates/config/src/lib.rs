@@ -35,6 +35,7 @@ mod scripted_names;
 mod scripted_tool;
 mod signal_table;
 mod tables;
+mod text_list;
 mod text_or_credential;
 mod workflow_table;
 

@@ -2,7 +2,9 @@
 
 use regex::Regex;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::Deserializer;
+
+use crate::text_list::read_each_text;
 
 /// `[redact]`: patterns of secrets to redact in addition to the known ones.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -14,9 +16,8 @@ pub struct RedactTable {
     pub patterns: Vec<Regex>,
 }
 
-fn expressions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Regex>, D::Error> {
-    let patterns = Vec::<String>::deserialize(deserializer)?;
-    patterns.iter().map(|pattern| expression(pattern).map_err(D::Error::custom)).collect()
+fn expressions<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Regex>, D::Error> {
+    read_each_text(from, expression)
 }
 
 /// Compiles an expression. An expression that matches the empty text is refused, because it would match everywhere.

@@ -27,6 +27,11 @@ pub(crate) fn line(line: &str) -> String {
     text(line).replace('\n', "\\n")
 }
 
+/// Escapes a text for a cell of a table: also a tab, which would move the columns behind it.
+pub(crate) fn cell(cell: &str) -> String {
+    line(cell).replace('\t', "\\t")
+}
+
 /// Escapes JSON text into equal JSON. Line ends between its tokens stay.
 pub(crate) fn json(json: &str) -> String {
     escape_json(json).into_owned()

@@ -110,6 +110,47 @@ fn check_finds_all_mistakes_in_one_pass() {
     }
 }
 
+/// Spec: W8. Each item of a list is judged by itself, and a name is said as it stands in the file.
+#[test]
+fn check_finds_every_mistake_of_a_list() {
+    let bench = Bench::new();
+    let name = "x".repeat(1 << 20);
+    bench.write("script.toml", "[[model]]\ntext = \"ok\"\n");
+    let text = format!(
+        "[agent]\nname = \"{name}\"\n[agent.policy]\n\
+         grant = [\"proces:spawn\", \"fs:raed:./x\", \"memory\", \"memory:\"]\n\
+         [redact]\npatterns = [\"(\", \"fine\", \"\", \"[a\"]\n\
+         [model]\nprovider = \"script\"\nscript = \"script.toml\"\n\
+         [[tools]]\nkind = \"command\"\nname = \"t\"\ndescription = \"d\"\ncommand = [\"true\"]\n\
+         schema = {{ type = \"object\" }}\ncapabilities = [\"memory\", \"fs:raed:x\", \"proces\"]\n\
+         [[behavior]]\nname = \"tell.1\"\non = \"run.failed\"\nurl = \"https://hooks.example/\"\n"
+    );
+    bench.write("a.toml", &text);
+    let found = bench.run(&["check", "a.toml", "--json"]).fails(2, "").json();
+    let found: Vec<_> = found
+        .iter()
+        .map(|it| (it["line"].as_u64().unwrap(), it["message"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        (2, "`name` must have at most 64 characters"),
+        (4, "grant `proces:spawn` is not valid: there is no `proces`"),
+        (4, "grant `fs:raed:./x` is not valid: there is no `fs:raed`"),
+        (4, "grant `memory:` is not valid"),
+        (6, "pattern `(`: unclosed group"),
+        (6, "pattern `` matches the empty text"),
+        (6, "pattern `[a`: unclosed character class"),
+        (16, "capability `fs:raed:x` is not valid"),
+        (16, "capability `proces` is not valid"),
+        (18, "behavior: the name `tell.1` ends with a dot and a number"),
+        (20, "behavior `tell.1` needs `network:outbound:hooks.example`"),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, (line, what)) in found.iter().zip(expected) {
+        assert!(found.0 == line && found.1.starts_with(what), "{line}: {what}: {found:?}");
+    }
+    bench.run(&["run", "a.toml", "x"]).fails(2, "a.toml:2: `name` must have at most 64 characters");
+}
+
 /// Spec: C5, W8. Values in place of mistaken ones cause no mistakes of their own.
 #[test]
 fn check_invents_no_mistakes() {

@@ -82,6 +82,20 @@ fn tables_print_hostile_texts() {
     }
 }
 
+/// Spec: C1, D10. As in JSON, so that two names that differ do not look alike.
+#[test]
+fn cells_show_what_would_steer_a_terminal() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.write("script.toml", "[[model]]\ntext = \"ok\"\n");
+    bench.write(
+        "agent.toml",
+        "[agent]\nname = \"a\\u001b[31m\\tb\\n\\u202ec\"\n[model]\nprovider = \"script\"\nscript = \"script.toml\"\n",
+    );
+    bench.run(&["run", "agent.toml", "x"]).ok();
+    let listed = bench.run(&["runs"]).ok().out;
+    assert!(listed.contains("  a\\u001b[31m\\tb\\n\\u202ec\n"), "{listed}");
+}
+
 /// Spec: C2
 #[test]
 fn columns_align_behind_wide_texts() {

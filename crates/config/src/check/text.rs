@@ -106,6 +106,7 @@ impl Text {
             "name" => self.required(key),
             "url" => Some(LOOPBACK.to_owned()),
             _ if what.starts_with("`on`: ") => self.required("on"),
+            _ if what.starts_with("grant `") => meant_value(&what, error.hint(), written),
             _ => valid_value(&what, error.hint(), written).or_else(|| self.required(key)),
         };
         let instead = instead.filter(|instead| instead != written);
@@ -276,6 +277,13 @@ fn valid_value(what: &str, hint: Option<&str>, written: &str) -> Option<String> 
         _ => return None,
     };
     (instead != written).then(|| instead.to_owned())
+}
+
+/// Returns a value with the word that the hint offers in place of the unknown one.
+fn meant_value(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
+    let unknown = what.rsplit('`').nth(1)?;
+    let meant = hint?.strip_prefix("did you mean `")?.split('`').next()?;
+    Some(written.replacen(unknown, meant, 1))
 }
 
 /// Finds the innermost entry whose key or value contains a place.
