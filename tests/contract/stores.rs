@@ -3,21 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop::{Database, Durability, MemoryLog};
+use backstop::{Database, Durability};
 use backstop_event_log::EventLog;
 use backstop_testkit::contract::{self, Open};
-
-/// Spec: A1, D1, D2, D4, D7, D8, X2, W3
-#[tokio::test]
-async fn the_memory_log_keeps_the_contract() {
-    contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::erasable_event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::feed(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::start_keys(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::subscriptions(async || Arc::new(MemoryLog::new()) as _).check().await;
-    contract::transcripts(async || Arc::new(MemoryLog::new()) as _).check().await;
-}
 
 /// Spec: A1, D1, D2, D3, D4, D7, D8, S11, X2, W3
 #[tokio::test]

@@ -1,14 +1,16 @@
 //! Verification of a recorded run.
 
 mod left;
+mod seals;
 
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use self::left::LostParts;
+use self::seals::Seals;
 use crate::fold::{RowRules, last_failure_before};
 use crate::log::{EventLog, read_verified_records};
-use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
+use crate::{LogError, Record, RunSummary};
 
 /// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,69 +131,12 @@ impl RecordFold<'_> {
     }
 }
 
-/// The HMACs of a keyed run.
-struct Seals<'a> {
-    run: &'a RunId,
-    key: &'a LogKey,
-    seals: RunSeals,
-}
-
-impl Seals<'_> {
-    fn check(
-        &self,
-        events: &[Event],
-        erased: &[&Record],
-        summary: &RunSummary,
-    ) -> Result<UncheckedParts, LogError> {
-        let mut unchecked = UncheckedParts::default();
-        let is_required = are_rows_sealed(events);
-        for record in erased {
-            match self.is_erasure_sound(record) {
-                Some(true) => {}
-                // Only the first event records whether erasures have HMACs.
-                None if !is_required && record.seq > 1 => unchecked.erasures.push(record.seq),
-                _ => {
-                    let why = "it was erased without the key";
-                    return Err(LogError::tampered_event(record.seq, why));
-                }
-            }
-        }
-        // The row is sealed again when the first event is erased.
-        let is_first_erased = self.seals.erasures.contains_key(&1);
-        match self.seals.row {
-            RowSeal::Sound => {}
-            RowSeal::Absent if !is_required && !is_first_erased => unchecked.row = true,
-            RowSeal::Absent | RowSeal::Broken => {
-                let why = "its row was changed without the key";
-                return Err(LogError::tampered_event(summary.last_seq, why));
-            }
-        }
-        Ok(unchecked)
-    }
-
-    /// Returns whether the HMAC of an erasure is valid; `None` if there is no HMAC.
-    fn is_erasure_sound(&self, record: &Record) -> Option<bool> {
-        let Payload::Erased(digest) = &record.payload else { return Some(false) };
-        let seal = self.seals.erasures.get(&record.seq)?;
-        Some(*seal == self.key.seal_erasure(self.run, record.seq, &record.hash, digest))
-    }
-}
-
 /// Returns whether the run is sealed with a key.
 fn is_keyed(events: &[Event], summary: &RunSummary) -> bool {
     match events.first().filter(|event| event.seq == 1).map(|event| &event.kind) {
         Some(EventKind::RunStarted(started)) => started.key_id.is_some(),
         Some(EventKind::SubscriptionOpened(opened)) => opened.key_id.is_some(),
         _ => summary.key_id.is_some(),
-    }
-}
-
-/// Returns whether the record requires HMACs of its row and its erasures.
-fn are_rows_sealed(events: &[Event]) -> bool {
-    match events.first().map(|event| &event.kind) {
-        Some(EventKind::RunStarted(started)) => started.row_sealed,
-        Some(EventKind::SubscriptionOpened(opened)) => opened.row_sealed,
-        _ => false,
     }
 }
 

@@ -5,7 +5,6 @@ use crate::{Record, RunSummary};
 /// The parts of a summary that erased events may have changed.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct LostParts {
-    is_any: bool,
     identity: bool,
     terms: bool,
     state: bool,
@@ -24,7 +23,6 @@ impl LostParts {
     pub(super) fn without(erased: &[&Record]) -> Self {
         let mut left = Self::default();
         for record in erased {
-            left.is_any = true;
             left.lose(&record.event_type);
         }
         left
@@ -64,9 +62,6 @@ impl LostParts {
 
     /// Copies the parts that erased events may have changed from the row, so that the rest can be compared.
     pub(super) fn complete(self, folded: &mut RunSummary, row: &RunSummary) {
-        if !self.is_any {
-            return;
-        }
         if self.identity {
             folded.session.clone_from(&row.session);
             folded.agent.clone_from(&row.agent);
@@ -116,5 +111,124 @@ impl LostParts {
         if self.losses {
             folded.accepted_loss.clone_from(&row.accepted_loss);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::event::{Actor, Cause, EVENT_TYPES, Hash, LostTail};
+    use layer0::stop::Outcome;
+    use layer0::usage::BudgetIncrease;
+    use layer0::{Code, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{AcceptedLoss, LastFailure, Payload, RunState, Terms};
+
+    /// Returns a row that differs from an empty one in every part that an event can change.
+    fn row() -> RunSummary {
+        let mut row = RunSummary::new("run_1".into());
+        (row.session, row.agent) = ("s".into(), "a".into());
+        (row.parent, row.branch_of) = (Some("p".into()), Some("b".into()));
+        (row.follows, row.key_id) = (Some("f".into()), Some("k".into()));
+        row.labels = std::sync::Arc::new([("a".into(), "b".into())].into());
+        row.terms = Terms::new((&json!({ "budget": {} })).into());
+        (row.state, row.outcome) = (RunState::Failed, Some(Outcome::Failed));
+        row.reason = Some(Code::new("a.b"));
+        let at = Timestamp::from_millis(1);
+        (row.finished_at, row.parked) = (Some(at), Some((at, at)));
+        (row.usage.tool_calls, row.usage.wall_ms) = (1, 1);
+        row.dispatched_model_calls = 1;
+        (row.messages, row.errors) = (1, 1);
+        row.last_failure = Some(LastFailure::new(1, Code::new("a.b")));
+        row.causes = vec![(1, at, Cause::new("s", "r", 1, 1))];
+        row.raised = Some(Box::new(BudgetIncrease::new().tool_calls(1)));
+        row.reopened = Some((at, 1));
+        let tail = LostTail::new(1, Hash::default());
+        row.accepted_loss = Some(Box::new(AcceptedLoss { tail, count: 1 }));
+        row
+    }
+
+    /// Returns the parts of the row that are copied if an event of this type was erased.
+    fn copied(event_type: &'static str) -> String {
+        let payload = Payload::Erased(Hash::default());
+        let record = Record::new(1, Timestamp::default(), event_type, Actor::Runtime, payload);
+        let (mut folded, row) = (RunSummary::new("run_1".into()), row());
+        LostParts::without(&[&record]).complete(&mut folded, &row);
+        let fields = [
+            ("session", folded.session == row.session),
+            ("agent", folded.agent == row.agent),
+            ("parent", folded.parent == row.parent),
+            ("branch_of", folded.branch_of == row.branch_of),
+            ("follows", folded.follows == row.follows),
+            ("key_id", folded.key_id == row.key_id),
+            ("labels", folded.labels == row.labels),
+            ("terms", folded.terms == row.terms),
+            ("state", folded.state == row.state),
+            ("outcome", folded.outcome == row.outcome),
+            ("reason", folded.reason == row.reason),
+            ("finished_at", folded.finished_at == row.finished_at),
+            ("parked", folded.parked == row.parked),
+            ("usage", folded.usage.tool_calls == row.usage.tool_calls),
+            ("wall_ms", folded.usage.wall_ms == row.usage.wall_ms),
+            ("dispatched", folded.dispatched_model_calls == row.dispatched_model_calls),
+            ("messages", folded.messages == row.messages),
+            ("errors", folded.errors == row.errors),
+            ("failure", folded.last_failure == row.last_failure),
+            ("causes", folded.causes == row.causes),
+            ("raised", folded.raised == row.raised),
+            ("reopened", folded.reopened == row.reopened),
+            ("loss", folded.accepted_loss == row.accepted_loss),
+        ];
+        let names: Vec<&str> =
+            fields.iter().filter(|(_, same)| *same).map(|(name, _)| *name).collect();
+        names.join(" ")
+    }
+
+    const IDENTITY: &str = "session agent parent branch_of follows key_id labels terms";
+    const STATE: &str = "state outcome reason finished_at parked";
+
+    /// Spec: D13. Only what an erased event changed may differ from the fold of the others.
+    #[test]
+    fn erased_event_loses_what_it_changed() {
+        let end = format!("{STATE} usage wall_ms dispatched");
+        let expected = |event_type: &str| match event_type {
+            "run.started" => format!("{IDENTITY} {STATE} usage dispatched messages causes"),
+            "run.forked" | "subscription.opened" => format!("{IDENTITY} {STATE} usage dispatched"),
+            "run.resumed" => format!("terms {STATE} loss"),
+            "run.reopened" => format!("{STATE} messages causes raised loss"),
+            "run.recovered" => format!("{STATE} usage dispatched"),
+            "run.finished" => format!("{end} reopened"),
+            "run.failed" => format!("{end} failure reopened"),
+            "operator.returned" => format!("{STATE} usage dispatched failure"),
+            "signal.received" => format!("{STATE} causes"),
+            "run.waiting"
+            | "run.parked"
+            | "approval.granted"
+            | "approval.denied"
+            | "operator.dispatched"
+            | "operator.waiting"
+            | "budget.granted" => STATE.to_owned(),
+            "model.requested" | "tool.requested" => "usage dispatched".to_owned(),
+            "model.attempted" | "tool.attempted" => "usage dispatched failure".to_owned(),
+            "model.responded" => "messages".to_owned(),
+            "tool.responded" => "messages failure".to_owned(),
+            "model.failed"
+            | "hook.failed"
+            | "hook.aborted"
+            | "memory.degraded"
+            | "error_store.degraded"
+            | "budget.exhausted"
+            | "guard.tripped"
+            | "behavior.failed" => "failure".to_owned(),
+            "error.stored" => "errors".to_owned(),
+            _ => String::new(),
+        };
+        for event_type in EVENT_TYPES {
+            assert_eq!(copied(event_type), expected(event_type), "{event_type}");
+        }
+        let (mut folded, row) = (RunSummary::new("run_1".into()), row());
+        LostParts::without(&[]).complete(&mut folded, &row);
+        assert_eq!(folded, RunSummary::new("run_1".into()), "nothing was erased");
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backstop_event_log::{
-    AttemptFilter, Cursor, EventFilter, EventLog, FeedPage, MemoryLog, RunWriter, Seed,
-    read_records,
+    AttemptFilter, Cursor, EventFilter, EventLog, FeedPage, MemoryLog, RunFilter, RunState,
+    RunSummary, RunWriter, Seed, read_records,
 };
 use layer0::event::{Actor, AgentRecord, EventKind, Hash, RunStarted, Warning};
 use layer0::{Code, Timestamp};
@@ -42,6 +42,52 @@ async fn filter_wants_each_of_its_conditions() {
         assert_eq!(filter.matches(&run, &session, started), of_start, "{filter:?}");
         assert_eq!(filter.matches(&run, &session, warning), of_warning, "{filter:?}");
     }
+}
+
+/// Spec: D4. All conditions have to hold.
+#[test]
+fn run_is_listed_by_each_of_its_parts() {
+    let mut run = RunSummary::new("run_1".into());
+    run.session = "ses_1".into();
+    run.agent = "demo".into();
+    run.state = RunState::Failed;
+    run.reason = Some(Code::new("provider.timeout"));
+    run.started_at = Timestamp::from_millis(10);
+    run.labels = Arc::new([("tenant".to_owned(), "acme".to_owned())].into());
+    let at = Timestamp::from_millis;
+    let all = RunFilter::new;
+    for (filter, is_listed) in [
+        (all(), true),
+        (all().session("ses_1").agent("demo"), true),
+        (all().session("ses_2"), false),
+        (all().agent("other"), false),
+        (all().state(RunState::Running).state(RunState::Failed), true),
+        (all().state(RunState::Running), false),
+        (all().reason("provider.*"), true),
+        (all().reason("provider.timeout"), true),
+        (all().reason("provider.transient"), false),
+        (all().from(at(10)).to(at(11)), true),
+        (all().from(at(11)), false),
+        (all().to(at(10)), false),
+        (all().id_prefix("run_"), true),
+        (all().id_prefix("sub_"), false),
+        (all().roots(), true),
+        (all().segments(), false),
+        (all().label("tenant", "acme"), true),
+        (all().label("tenant", "acme").label("tier", "1"), false),
+    ] {
+        assert_eq!(filter.matches(&run), is_listed, "{filter:?}");
+    }
+    run.parent = Some("run_0".into());
+    assert!(all().matches(&run) && !all().roots().matches(&run));
+    run.run = "sub_tell.1".into();
+    assert!(!all().matches(&run) && all().segments().matches(&run));
+    assert!(!all().reason("provider.*").segments().matches(&RunSummary::new("sub_a.1".into())));
+    assert_eq!(
+        (all().reason("provider.*").family(), all().reason("a.b").family()),
+        (Some("provider."), None)
+    );
+    assert_eq!((all().limit(3).limit, all().family()), (Some(3), None));
 }
 
 /// From a time on, and before a time.

@@ -8,8 +8,8 @@ use backstop_event_log::{
 };
 use layer0::Timestamp;
 use layer0::event::{
-    Actor, AgentRecord, ApprovalRequested, EventKind, RunFinished, RunParked, RunStarted,
-    RunWaiting, WaitFor,
+    Actor, AgentRecord, ApprovalRequested, EventKind, RunFailed, RunFinished, RunParked,
+    RunStarted, RunWaiting, WaitFor,
 };
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -115,4 +115,60 @@ async fn decided_runs_without_a_process_are_listed() {
     assert!(listed(60_005).await.is_empty(), "a process may take it");
     let decided = ("run_root".to_owned(), StuckReason::Decided, at(5));
     assert_eq!(listed(60_006).await, [decided]);
+}
+
+/// Spec: D15, A1, O5. A run is listed once it has waited for longer than its bound.
+#[tokio::test]
+async fn waits_are_listed_beyond_their_bounds() {
+    const HOUR: i64 = 60 * 60 * 1_000;
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    let asked = |id: &str, expires_at: Option<i64>| {
+        let mut asked = ApprovalRequested::new(id, "c1", "refund", json!({}), "h");
+        asked.expires_at = expires_at.map(at);
+        EventKind::from(asked)
+    };
+    record(&log, "run_asks", vec![asked("apr_1", None)]).await;
+    record(&log, "run_expired", vec![asked("apr_2", Some(50)), asked("apr_3", Some(40))]).await;
+    let parked = RunParked::new(at(3 * DAY), "provider.rate_limited", "later");
+    record(&log, "run_parked", vec![parked.into()]).await;
+    let crashed = RunFailed::new("run.crash_loop", vec!["again".into()], Usage::default());
+    record(&log, "run_crashed", vec![crashed.into()]).await;
+    let failed = RunFailed::new("provider.timeout", vec!["late".into()], Usage::default());
+    record(&log, "run_failed", vec![failed.into()]).await;
+    let listed = async |ms| {
+        let stuck = stuck_runs(&*log, &UnattendedRuns::default(), at(ms)).await.unwrap();
+        let line = |it: backstop_event_log::StuckRun| {
+            format!("{} {} {}", it.run.run, it.why.as_str(), (it.since.since(at(0))).as_millis())
+        };
+        stuck.into_iter().map(line).collect::<Vec<_>>()
+    };
+    let crashed = "run_crashed crash_loop 0";
+    assert_eq!(listed(39).await, [crashed]);
+    assert_eq!(listed(40).await, [crashed, "run_expired approval_expired 40"]);
+    assert_eq!(listed(HOUR).await, [crashed, "run_expired approval_expired 40"]);
+    let parked = "run_parked parked 0";
+    assert_eq!(listed(HOUR + 1).await, [parked, crashed, "run_expired approval_expired 40"]);
+    assert_eq!(listed(DAY).await.len(), 3);
+    let all = ["run_asks approval_waits 0", parked, crashed, "run_expired approval_expired 40"];
+    assert_eq!(listed(DAY + 1).await, all);
+}
+
+#[test]
+fn reasons_have_names() {
+    use StuckReason::*;
+    let reasons = [
+        ApprovalExpired,
+        ApprovalWaits,
+        CrashLoop,
+        Decided,
+        Interrupted,
+        LostTail,
+        Parked,
+        Stranded,
+    ];
+    let names = reasons.map(|reason| {
+        assert_eq!(json!(reason), json!(reason.as_str()));
+        reason.as_str()
+    });
+    assert!(names.is_sorted(), "{names:?}");
 }
