@@ -1,7 +1,9 @@
 //! Sessions are forgotten completely, or not at all.
 
 use backstop_event_log::RunState;
-use backstop_retention::{Forgotten, RemoveError, RunRow, forget_session, plan_forget};
+use backstop_retention::{
+    Forgotten, RemoveError, RunRow, forget_session, plan_forget, session_scopes,
+};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
@@ -122,6 +124,11 @@ fn session_without_anything_is_unknown() {
     shelf.stateful = Some("nobody".into());
     let forgotten = forget(&shelf, "nobody", false).unwrap();
     assert_eq!(forgotten.removed.state, 1);
+    for texts in [[1, 0], [0, 1], [1, 1]] {
+        shelf.texts = Some(("text".into(), texts));
+        let removed = forget(&shelf, "text", false).unwrap().removed;
+        assert_eq!([removed.errors, removed.results], texts);
+    }
     assert!(forget(&shelf, "other", false).is_ok(), "runs are enough");
 }
 
@@ -145,4 +152,54 @@ fn only_empty_state_is_left_out() {
     assert_eq!(json(forget(&shelf, "other", false).unwrap()).get("state"), None);
     shelf.stateful = Some("s".into());
     assert_eq!(json(forget(&shelf, "s", false).unwrap())["state"], 1);
+}
+
+/// Spec: S10. A session that another process removes meanwhile was there.
+#[test]
+fn session_that_vanishes_was_known() {
+    let mut shelf = shelf();
+    (*shelf.conflicts.lock().unwrap(), shelf.vanishes) = (1, true);
+    assert_eq!(forget(&shelf, "s", false).unwrap(), Forgotten::default());
+}
+
+/// Spec: S10. The ids of texts are forgotten only if no copy remains to look for them.
+#[test]
+fn removal_names_its_person_and_time() {
+    for (with_forks, is_silent) in [(false, false), (true, true)] {
+        let shelf = shelf();
+        forget(&shelf, "s", with_forks).unwrap();
+        assert_eq!(*shelf.swept.lock().unwrap(), 1);
+        for removal in &*shelf.removals.lock().unwrap() {
+            let by = removal.forgotten.as_ref().map(|(by, at)| (by.as_str(), at.as_millis()));
+            assert_eq!((by, removal.is_silent), (Some(("ops", 99)), is_silent));
+        }
+    }
+}
+
+/// Spec: S10, B4
+#[test]
+fn state_of_a_session_is_in_two_scopes() {
+    let scopes: Vec<_> = session_scopes(&"s-1".into()).map(|scope| scope.to_string()).collect();
+    assert_eq!(scopes, ["session:s-1", "limit:session:s-1"]);
+}
+
+/// Spec: S10
+#[test]
+fn dry_run_refuses_what_the_removal_would() {
+    let plan = |shelf: &Shelf, session: &str, with_forks| {
+        let session = session.into();
+        let planned = plan_forget(shelf, &session, with_forks, Timestamp::from_millis(9));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(planned)
+    };
+    let mut shelf = shelf();
+    let (runs, forks) = plan(&shelf, "s", false).unwrap();
+    assert_eq!((runs.len(), forks.len()), (2, 1));
+    assert_eq!(plan(&shelf, "s", true).unwrap().0.len(), 3, "copies too");
+    let refused = plan(&shelf, "nobody", false).unwrap_err();
+    assert!(matches!(refused, RemoveError::NoSession(_)), "{refused:?}");
+    shelf.taken = Some(("s".into(), "run_9".into()));
+    let refused = plan(&shelf, "s", false).unwrap_err();
+    assert!(matches!(refused, RemoveError::Open(_)), "{refused:?}");
+    assert_eq!((left(&shelf).len(), *shelf.swept.lock().unwrap()), (4, 0), "it is only read");
+    assert_eq!(shelf.marks.lock().unwrap().0, []);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use backstop_event_log::RunState;
-use backstop_retention::{RunRow, prune_runs, removable};
+use backstop_retention::{RunRow, plan_prune, prune_runs, removable};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use proptest::prelude::*;
@@ -49,6 +49,61 @@ fn rows(drawn: &[Drawn]) -> Vec<RunRow> {
     drawn.iter().enumerate().map(row).collect()
 }
 
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Returns runs that are over; each has ended as many milliseconds after its start.
+fn over(took: &[i64]) -> Vec<RunRow> {
+    rows(&took.iter().map(|took| (Some(*took), false, None, None)).collect::<Vec<_>>())
+}
+
+/// Spec: S10. A run sealed with a missing key stays, and the others go.
+#[test]
+fn run_without_its_key_stays() {
+    let prune = |is_key_missing| {
+        let mut shelf = Shelf::new(9, over(&[1, 1, 1]));
+        shelf.broken = vec![(name(1), is_key_missing)];
+        let now = Timestamp::from_millis(99);
+        let pruned = block_on(prune_runs(&shelf, Duration::ZERO, &[], now));
+        let left: Vec<RunId> = shelf.rows().iter().map(|row| row.run.clone()).collect();
+        (pruned.map(|removed| removed.runs), left)
+    };
+    let (removed, left) = prune(true);
+    assert_eq!((removed.unwrap(), left), (vec![name(2), name(0)], vec![name(1)]));
+    assert!(prune(false).0.is_err(), "any other failure is returned");
+}
+
+/// Spec: S10
+#[test]
+fn dry_run_names_what_pruning_removes() {
+    let shelf = Shelf::new(2, over(&[1, 1, 9]));
+    let now = Timestamp::from_millis(13);
+    let age = Duration::from_millis(10);
+    let planned = block_on(plan_prune(&shelf, age, &[], now)).unwrap();
+    assert_eq!((planned.as_slice(), shelf.rows().len()), (&[name(1), name(0)][..], 3));
+    assert_eq!(*shelf.swept.lock().unwrap(), 0, "it is only read");
+    let none = block_on(plan_prune(&shelf, age, &[RunState::Failed], now)).unwrap();
+    assert_eq!(none, []);
+    assert_eq!(block_on(prune_runs(&shelf, age, &[], now)).unwrap().runs, planned);
+    assert_eq!(*shelf.swept.lock().unwrap(), 1);
+}
+
+/// Spec: S10. A run that ended that long ago to the millisecond stays.
+#[test]
+fn run_of_just_this_age_stays() {
+    let shelf = Shelf::new(9, over(&[4]));
+    for (now, left) in [(14, 1), (15, 0)] {
+        let now = Timestamp::from_millis(now);
+        block_on(prune_runs(&shelf, Duration::from_millis(10), &[], now)).unwrap();
+        assert_eq!(shelf.rows().len(), left, "{now}");
+    }
+    let shelf = Shelf::new(9, over(&[4]));
+    let now = Timestamp::from_millis(15);
+    let removed = block_on(prune_runs(&shelf, Duration::MAX, &[], now)).unwrap();
+    assert_eq!(removed.runs, [], "nothing is as old");
+}
+
 proptest! {
     /// Spec: S10. What is kept is told by the runs that a run is connected with, and these are read once.
     #[test]
@@ -64,8 +119,7 @@ proptest! {
         let all: BTreeSet<RunId> =
             removable(&rows, is_old).into_iter().map(|row| row.run.clone()).collect();
         let shelf = Shelf::new(page, rows);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let removed = runtime.block_on(prune_runs(&shelf, Duration::ZERO, &states, until)).unwrap();
+        let removed = block_on(prune_runs(&shelf, Duration::ZERO, &states, until)).unwrap();
         prop_assert_eq!(removed.runs.into_iter().collect::<BTreeSet<_>>(), all);
         let read = shelf.read.lock().unwrap();
         let once: BTreeSet<&RunId> = read.iter().collect();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::{RunState, Subscription};
+use backstop_event_log::{LogError, RunState, Subscription};
 use backstop_retention::{OldRun, Removal, Removed, RunRow, RunShelf};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -25,8 +25,17 @@ pub(crate) struct Shelf {
     /// A session with state.
     pub(crate) stateful: Option<SessionId>,
     pub(crate) subscriptions: Vec<Subscription>,
+    /// A session with this many errors and results.
+    pub(crate) texts: Option<(SessionId, [u64; 2])>,
     /// Number of removals that conflict with another writer.
     pub(crate) conflicts: Mutex<u32>,
+    /// Whether the other writer removes the runs.
+    pub(crate) vanishes: bool,
+    /// Runs that cannot be removed, with whether a key is missing.
+    pub(crate) broken: Vec<(RunId, bool)>,
+    /// Number of sweeps, and the kinds of removals.
+    pub(crate) swept: Mutex<u32>,
+    pub(crate) removals: Mutex<Vec<Removal>>,
     /// The sessions that were marked, and the marks that were removed.
     pub(crate) marks: Mutex<(Vec<SessionId>, Vec<i64>)>,
 }
@@ -42,7 +51,12 @@ impl Shelf {
             queued: Vec::new(),
             stateful: None,
             subscriptions: Vec::new(),
+            texts: None,
             conflicts: Mutex::default(),
+            vanishes: false,
+            broken: Vec::new(),
+            swept: Mutex::default(),
+            removals: Mutex::default(),
             marks: Mutex::default(),
         }
     }
@@ -63,6 +77,7 @@ fn are_connected(one: &RunRow, other: &RunRow) -> bool {
 #[async_trait]
 impl RunShelf for Shelf {
     async fn sweep(&self) -> Result<(), StoreError> {
+        *self.swept.lock().unwrap() += 1;
         Ok(())
     }
 
@@ -118,17 +133,24 @@ impl RunShelf for Shelf {
     async fn remove(
         &self,
         tree: &[&RunRow],
-        _: &Removal,
+        removal: &Removal,
         removed: &mut Removed,
     ) -> Result<bool, StoreError> {
+        let mut rows = self.rows();
         {
             let mut conflicts = self.conflicts.lock().unwrap();
             if *conflicts > 0 {
                 *conflicts -= 1;
+                rows.retain(|_| !self.vanishes);
                 return Ok(false);
             }
         }
-        let mut rows = self.rows();
+        let broken = self.broken.iter().find(|(run, _)| tree.iter().any(|row| row.run == *run));
+        if let Some((_, is_key_missing)) = broken {
+            let error = if *is_key_missing { LogError::key_missing("k") } else { LogError::Closed };
+            return Err(StoreError::Failed(error.into()));
+        }
+        self.removals.lock().unwrap().push(removal.clone());
         for row in tree {
             let by = rows.iter().find(|later| {
                 later.follows.as_ref() == Some(&row.run)
@@ -174,6 +196,10 @@ impl RunShelf for Shelf {
     ) -> Result<(), StoreError> {
         assert!(removal.forgotten.is_some());
         removed.state += u64::from(self.stateful.as_ref() == Some(session));
+        if let Some((_, [errors, results])) = self.texts.as_ref().filter(|it| it.0 == *session) {
+            removed.errors += errors;
+            removed.results += results;
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backstop_event_log::{Cursor, RunState, Subscription};
-use backstop_retention::{RunRow, StoreRetention, Upkeep, prune_segments};
+use backstop_retention::{RunRow, StoreRetention, Upkeep, expired_until, prune_segments};
 use layer0::Timestamp;
 use layer0::id::RunId;
 
@@ -23,11 +23,26 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn store_is_pruned_each_ten_minutes() {
     let upkeep = Upkeep::new(StoreRetention::default());
-    let due: Vec<_> = [0, 1, 599, 600, 601, 1_199, 1_200, 7, 8, 606, 607]
+    let due: Vec<_> = [0, 0, 1, 599, 600, 601, 1_199, 1_200, 7, 8, 606, 607]
         .into_iter()
         .filter(|second| upkeep.due(at(*second)).is_some())
         .collect();
     assert_eq!(due, [0, 600, 1_200, 7, 607]);
+}
+
+/// Spec: S10, S11
+#[test]
+fn ids_of_removed_texts_are_known_for_a_year() {
+    const YEAR: i64 = 365 * 24 * 60 * 60;
+    assert_eq!(expired_until(at(YEAR + 7)), at(7));
+}
+
+/// Spec: S10
+#[test]
+fn due_pass_prunes_by_the_retention_of_its_process() {
+    let aged = StoreRetention::default().runs(Duration::from_secs(9));
+    let upkeep = Upkeep::new(aged);
+    assert_eq!((upkeep.due(at(0)), upkeep.retention()), (Some(aged), aged));
 }
 
 /// Spec: S10
@@ -103,6 +118,12 @@ fn newest_segment_stays() {
     assert_eq!(removed.runs, [RunId::from("sub_mail.1"), RunId::from("sub_other.1")]);
     let removed = block_on(prune_segments(&shelf, Duration::from_secs(60), at(200))).unwrap();
     assert_eq!(removed.runs, [RunId::from("sub_mail.2")]);
+    shelf.subscriptions = vec![subscription("mail", 4)];
+    let removed = block_on(prune_segments(&shelf, Duration::from_secs(60), at(61))).unwrap();
+    assert_eq!(removed.runs, [], "the last event is just that old");
+    let removed = block_on(prune_segments(&shelf, Duration::from_secs(60), at(62))).unwrap();
+    assert_eq!(removed.runs, [RunId::from("sub_mail.3")]);
+    assert!(shelf.removals.lock().unwrap().iter().all(|removal| removal.is_segment));
     shelf.subscriptions.clear();
     let removed = block_on(prune_segments(&shelf, Duration::from_secs(60), at(200))).unwrap();
     assert_eq!(removed.runs, [], "nobody knows what an unknown subscription needs");
