@@ -2,12 +2,14 @@
 
 mod left;
 mod seals;
+mod unchecked;
 
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use self::left::LostParts;
 use self::seals::Seals;
+pub use self::unchecked::UncheckedParts;
 use crate::fold::{RowRules, last_failure_before};
 use crate::log::{EventLog, read_verified_records};
 use crate::{LogError, Record, RunSummary};
@@ -22,24 +24,6 @@ pub struct Verified {
     pub erased: Vec<u64>,
     /// The parts that could not be checked.
     pub unchecked: UncheckedParts,
-}
-
-/// The parts of a keyed run without an HMAC, because an older version wrote them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UncheckedParts {
-    /// Whether the row could not be checked: it may be an earlier version of the row.
-    pub row: bool,
-    /// The events that may have been erased without the key.
-    pub erasures: Vec<u64>,
-}
-
-impl UncheckedParts {
-    /// Returns whether everything was checked.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        !self.row && self.erasures.is_empty()
-    }
 }
 
 /// Checks a run: its hash chain, the head in its row, and the row's summary, which must be equal to the fold of the

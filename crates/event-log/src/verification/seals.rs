@@ -3,7 +3,7 @@
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
-use super::UncheckedParts;
+use super::unchecked::UncheckedParts;
 use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
 /// The HMACs of a keyed run.
@@ -117,7 +117,7 @@ mod tests {
 
     /// Spec: D1, D13
     #[test]
-    fn row_needs_its_seal_if_the_record_says_so() {
+    fn row_needs_its_seal_if_recorded() {
         let sealed = |is_sealed, row| check(&[first(is_sealed)], None, row, &[]);
         assert_eq!(sealed(true, RowSeal::Sound), Ok((false, vec![])));
         assert_eq!(sealed(true, RowSeal::Absent), Err(5));

@@ -93,7 +93,7 @@ fn settlement_is_a_verdict() {
 
 /// Spec: A1
 #[test]
-fn approval_can_be_decided_by_its_people_in_time() {
+fn approval_is_decided_by_its_people_in_time() {
     let mut asked = ApprovalRequested::new("apr_1", "c1", "pay", json!({}), "h");
     (asked.expires_at, asked.approvers) = (Some(at(10)), ["ops"].into_iter().collect());
     let open = OpenApproval::new("run_1".into(), 2, at(0), asked);

@@ -74,7 +74,7 @@ fn segment_is_named_after_its_subscription() {
 
 /// Spec: D4. The last failure is the newest event that records one.
 #[test]
-fn last_failure_is_read_from_each_kind_of_event() {
+fn last_failure_is_read_from_each_event() {
     let usage = json!(Usage::default());
     let rows = [
         ("model.attempted", json!({ "call": 1, "attempt": 1, "provider": "p", "code": "a.b" })),

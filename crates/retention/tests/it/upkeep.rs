@@ -32,14 +32,14 @@ fn store_is_pruned_each_ten_minutes() {
 
 /// Spec: S10, S11
 #[test]
-fn ids_of_removed_texts_are_known_for_a_year() {
+fn removed_texts_are_known_for_a_year() {
     const YEAR: i64 = 365 * 24 * 60 * 60;
     assert_eq!(expired_until(at(YEAR + 7)), at(7));
 }
 
 /// Spec: S10
 #[test]
-fn due_pass_prunes_by_the_retention_of_its_process() {
+fn due_pass_prunes_by_its_process_s_retention() {
     let aged = StoreRetention::default().runs(Duration::from_secs(9));
     let upkeep = Upkeep::new(aged);
     assert_eq!((upkeep.due(at(0)), upkeep.retention()), (Some(aged), aged));
