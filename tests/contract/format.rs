@@ -307,7 +307,10 @@ fn events_have_the_documented_envelope_and_data() {
                 .then_some("lost_tail")
                 .filter(|key| data.get(*key).is_some());
             let keys = keys.iter().copied().chain(evidence).chain(retry).chain(asks).chain(kept);
-            let keys = keys.chain(lost);
+            // Only of a run that may be parked.
+            let parks = (event_type == "run.started" && data.get("max_park_ms").is_some())
+                .then_some("max_park_ms");
+            let keys = keys.chain(lost).chain(parks);
             let keys: Vec<&str> = keys.collect();
             check_keys(data, &keys, &of);
             match event_type {

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::clients::Clients;
+use crate::cors;
 use crate::error::ServeError;
 use crate::handler::McpServerHandler;
 use crate::origin;
@@ -73,6 +74,8 @@ struct ConnectionState {
     /// Maximum number of unfinished messages of one client.
     max_unfinished: usize,
     token: Option<Arc<[u8]>>,
+    /// Origins whose pages are let in.
+    origins: Arc<[String]>,
     clock: Arc<dyn Clock>,
 }
 
@@ -87,7 +90,7 @@ pub(crate) async fn serve(
     check_reach(address, token.is_some())?;
     let origins = origin::allowed_origins(address.ip(), &origins);
     let sessions = Arc::<LocalSessionManager>::default();
-    let door = door(handler, address, token.is_some(), origins, &stop, &sessions);
+    let door = door(handler, address, token.is_some(), origins.clone(), &stop, &sessions);
     let token: Option<Arc<[u8]>> = token.map(|token| digest(token.as_bytes()).into());
     let answering = ConnectionState {
         door,
@@ -95,6 +98,7 @@ pub(crate) async fn serve(
         clients: Arc::default(),
         max_unfinished: (max_connections / UNFINISHED_PART).max(1),
         token,
+        origins: origins.into(),
         clock: Arc::clone(&clock),
     };
     let permits = Arc::new(Semaphore::new(max_connections));
@@ -172,7 +176,26 @@ impl ConnectionState {
         }
     }
 
+    /// Answers a request, so that a page that is let in may read the answer.
     async fn answer(
+        self,
+        request: Request<Incoming>,
+        client: IpAddr,
+    ) -> Result<Response<ResponseBody>, std::convert::Infallible> {
+        let Some(page) = cors::allowed_page(request.headers(), &self.origins) else {
+            return self.answer_client(request, client).await;
+        };
+        if cors::is_preflight(request.method(), request.headers()) {
+            let mut response = build_refusal(StatusCode::NO_CONTENT, "");
+            cors::allow_requests(response.headers_mut(), page);
+            return Ok(response);
+        }
+        let mut response = self.answer_client(request, client).await?;
+        cors::show_answer(response.headers_mut(), page);
+        Ok(response)
+    }
+
+    async fn answer_client(
         mut self,
         request: Request<Incoming>,
         client: IpAddr,

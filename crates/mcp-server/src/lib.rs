@@ -32,6 +32,7 @@
 mod answer;
 mod call;
 mod clients;
+mod cors;
 mod ended;
 mod error;
 mod handler;

@@ -20,6 +20,17 @@ pub(crate) fn allowed_origins(listener: IpAddr, named: &[String]) -> Vec<String>
     loopback.chain(named.iter().filter_map(|named| with_port(named))).collect()
 }
 
+/// Returns whether an origin is one of the [allowed ones](allowed_origins).
+pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
+    let Some(origin) = with_port(origin) else { return false };
+    allowed.iter().any(|allowed| match allowed.strip_suffix('*') {
+        Some(on_any_port) => {
+            origin.strip_prefix(on_any_port).is_some_and(|port| !port.contains(':'))
+        }
+        None => origin == *allowed,
+    })
+}
+
 /// Returns an origin with its port, which defaults to that of its scheme; `None` if the text is not an origin.
 pub(crate) fn with_port(origin: &str) -> Option<String> {
     let uri: Uri = origin.parse().ok()?;
@@ -40,6 +51,21 @@ pub(crate) fn with_port(origin: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Spec: Q10
+    #[test]
+    fn origins_are_compared_with_their_ports() {
+        let allowed =
+            allowed_origins(IpAddr::from([127, 0, 0, 1]), &["https://app.example".into()]);
+        for origin in ["http://localhost:6274", "https://[::1]", "https://app.example:443"] {
+            assert!(is_allowed(origin, &allowed), "{origin}");
+        }
+        for origin in
+            ["http://localhost.example", "http://app.example", "https://a.app.example", "null"]
+        {
+            assert!(!is_allowed(origin, &allowed), "{origin}");
+        }
+    }
 
     /// Spec: Q10
     #[test]

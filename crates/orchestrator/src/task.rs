@@ -113,8 +113,10 @@ pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> Spaw
             let ended = match place {
                 Ok(_place) => {
                     limit.go_on();
-                    // time of day: operators are told a time, and the limit is measured.
-                    context.deadline = limit.time_left().map(|left| clock.now().after(left));
+                    if was_parked {
+                        // time of day: operators are told a time, and the limit is measured.
+                        context.deadline = limit.time_left().map(|left| clock.now().after(left));
+                    }
                     let lease = log.as_ref().and_then(|log| log.lease());
                     let at_work = PermittedDispatch::new(
                         Arc::clone(&checked),

@@ -79,6 +79,46 @@ async fn half_a_surrogate_pair_is_answered_over_http() {
     assert_eq!(request.body(said).send().await.unwrap().status(), StatusCode::OK);
 }
 
+/// Spec: Q10. A browser asks before the first request of a page, without the token, and shows the page only answers
+/// that name its origin.
+#[tokio::test]
+async fn browsers_let_allowed_pages_in() {
+    let bench = Bench::new();
+    let (address, _stop) = served(&bench, Some("s3cret-token")).await;
+    let url = format!("http://{address}/mcp");
+    let http = reqwest::Client::new();
+    for (origin, is_allowed) in [("http://localhost:6274", true), ("https://evil.example", false)] {
+        let asked = http
+            .request(reqwest::Method::OPTIONS, &url)
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", "authorization,content-type,mcp-session-id");
+        let asked = asked.send().await.unwrap();
+        assert_eq!(asked.status() == StatusCode::NO_CONTENT, is_allowed, "{origin}");
+        let header = |name: &str| asked.headers().get(name).and_then(|it| it.to_str().ok());
+        assert_eq!(header("access-control-allow-origin"), is_allowed.then_some(origin));
+        if is_allowed {
+            let allowed = header("access-control-allow-headers").unwrap();
+            assert!(
+                ["authorization", "content-type", "mcp-session-id"]
+                    .iter()
+                    .all(|it| allowed.contains(it))
+            );
+        }
+    }
+    let posted = http
+        .post(&url)
+        .header("accept", "application/json, text/event-stream")
+        .header("content-type", "application/json")
+        .header("authorization", "Bearer s3cret-token")
+        .header("origin", "http://localhost:6274");
+    let posted = posted.body(INITIALIZE).send().await.unwrap();
+    assert_eq!(posted.status(), StatusCode::OK);
+    assert_eq!(posted.headers()["access-control-allow-origin"], "http://localhost:6274");
+    let shown = posted.headers()["access-control-expose-headers"].to_str().unwrap();
+    assert!(shown.contains("mcp-session-id") && posted.headers().contains_key("mcp-session-id"));
+}
+
 /// Spec: E11
 #[tokio::test]
 async fn private_keys_are_refused_over_http() {

@@ -14,7 +14,7 @@ use rmcp::model::{
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-pub(crate) use self::written::messages;
+pub(crate) use self::written::{messages, only_answer};
 use self::written::{names_revisions, read_error, readable_tools};
 use crate::fault::McpFault;
 use crate::secrets::Secrets;
@@ -379,6 +379,21 @@ mod tests {
             let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
             let is_response = matches!(read, ServerJsonRpcMessage::Response(_));
             assert_eq!(is_response, is_result, "{error}");
+        }
+    }
+
+    /// Spec: Q2
+    #[test]
+    fn batch_over_http_is_read_for_its_answer() {
+        let (told, answer) = (r#"{"method":"notifications/message"}"#, r#"{"id":7,"result":{}}"#);
+        for (written, expected) in [
+            (format!("[{told},{answer}]"), answer),
+            (format!("[{answer}]"), answer),
+            (answer.to_owned(), answer),
+            (format!("[{told}]"), told),
+        ] {
+            let written = RawValue::from_string(written).unwrap();
+            assert_eq!(only_answer(&written).get(), expected);
         }
     }
 

@@ -82,12 +82,7 @@ pub(super) async fn read(
     let text = String::from_utf8_lossy(&body);
     let text = replace_lone_surrogates(&text);
     let written: &RawValue = serde_json::from_str(&text).map_err(|_| wire.not_json(&text))?;
-    // A batch holds one answer here.
-    let message = match wire::messages(written)[..] {
-        [message] => message,
-        _ => written,
-    };
-    Ok(match wire.read(message, Some(&request.id)) {
+    Ok(match wire.read(wire::only_answer(written), Some(&request.id)) {
         Some(message) => StreamableHttpPostResponse::Json(message, session),
         // The answer to another request; the answer to this one may still arrive.
         None => StreamableHttpPostResponse::Accepted,

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::connection::wire::{Wire, messages};
+use crate::connection::wire::{Wire, only_answer};
 use crate::fault::McpFault;
 
 /// Reads the events of a response. An unreadable event is recorded as the request's fault, and ends the stream.
@@ -68,11 +68,7 @@ impl Noted {
             self.fail(self.wire.not_json(&data));
             return None;
         };
-        // A batch holds one answer here.
-        let message = match messages(message)[..] {
-            [message] => message,
-            _ => message,
-        };
+        let message = only_answer(message);
         // An event that answers nothing keeps its place, without data.
         let read =
             self.wire.unread(message, self.id.as_ref()).map(|message| message.get().to_owned());

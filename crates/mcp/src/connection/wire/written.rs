@@ -18,6 +18,20 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
     batch.flatten().unwrap_or_else(|| vec![written])
 }
 
+/// Returns the message of a response over HTTP: of a batch, the one that is an answer, because one request was sent.
+pub(crate) fn only_answer(written: &RawValue) -> &RawValue {
+    let is_answer = |message: &&RawValue| {
+        let fields: BTreeMap<String, &RawValue> =
+            serde_json::from_str(message.get()).unwrap_or_default();
+        fields.contains_key("result") || fields.contains_key("error")
+    };
+    let batch = messages(written);
+    match batch[..] {
+        [message] => message,
+        _ => batch.into_iter().find(is_answer).unwrap_or(written),
+    }
+}
+
 /// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the unreadable tools.
 pub(super) fn readable_tools(written: &str) -> Option<Value> {
     let mut page: BTreeMap<String, &RawValue> = serde_json::from_str(written).ok()?;
