@@ -23,7 +23,7 @@ use layer0::event::DoneBefore;
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, StateStore, ToolSpec, text};
 
-use self::begun::{EndedCall, GiveUpGuard};
+use self::begun::{EndedCall, GiveUpGuard, warn_if_not_noted};
 use self::ledger::{OnceClaim, OnceEntry, OnceLedger, WAIT};
 use self::outcome::CallOutcome;
 use crate::dispatch::{Dispatcher, PriorAnswer};

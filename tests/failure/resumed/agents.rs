@@ -1,5 +1,6 @@
 //! Generated trees of agents.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -124,56 +125,58 @@ pub(super) fn trees() -> impl Strategy<Value = Tree> {
         Just(Deed::Plain),
     ];
     let node = |deed: BoxedStrategy<Deed>| {
-        let turn = prop::collection::vec(deed, 1..4);
-        (prop::collection::vec(turn, 0..3), prop::bool::weighted(0.2))
+        let turn = prop::collection::vec(deed, 1..3);
+        (prop::collection::vec(turn, 0..2), prop::bool::weighted(0.2))
             .prop_map(|(turns, parks)| Node { turns, parks })
     };
-    let deed = deed.prop_recursive(2, 12, 3, move |deed| node(deed.boxed()).prop_map(Deed::Child));
+    let deed = deed.prop_recursive(2, 6, 2, move |deed| node(deed.boxed()).prop_map(Deed::Child));
     let root = prop::collection::vec(prop::collection::vec(deed, 1..4), 1..3);
     (root, prop::bool::weighted(0.2), prop::option::weighted(0.3, 1..8_u32))
         .prop_map(|(turns, parks, model_calls)| Tree { root: Node { turns, parks }, model_calls })
 }
 
-fn act(context: &ToolContext) -> String {
+/// Acts, and returns an answer that names the place of the call.
+fn act(at: &str, context: &ToolContext) -> String {
     let acts: &Acts = context.state().expect("the agent has its acts");
     acts.call(&context.run, &context.call_id);
-    "done".into()
+    format!("done at {at}")
 }
 
 /// Pays.
 #[tool]
-async fn pay(context: &ToolContext) -> Result<String, ToolError> {
-    Ok(act(context))
+async fn pay(at: String, context: &ToolContext) -> Result<String, ToolError> {
+    Ok(act(&at, context))
 }
 
 /// Looks something up.
 #[tool(idempotent)]
-async fn look() -> Result<String, ToolError> {
-    Ok("seen".into())
+async fn look(at: String) -> Result<String, ToolError> {
+    Ok(format!("seen at {at}"))
 }
 
 /// Signs.
 #[tool(approval)]
-async fn sign(context: &ToolContext) -> Result<String, ToolError> {
-    Ok(act(context))
+async fn sign(at: String, agrees: bool, context: &ToolContext) -> Result<String, ToolError> {
+    assert!(agrees, "a denied call does not run");
+    Ok(act(&at, context))
 }
 
 /// Seals.
 #[tool(approval)]
-async fn seal(context: &ToolContext) -> Result<String, ToolError> {
-    Ok(act(context))
+async fn seal(at: String, context: &ToolContext) -> Result<String, ToolError> {
+    Ok(act(&at, context))
 }
 
 /// Refuses.
 #[tool]
-async fn refuse() -> Result<String, ToolError> {
-    Err(ToolError::ExecutionFailed("not today".into()).with_effect(Effect::None))
+async fn refuse(at: String) -> Result<String, ToolError> {
+    Err(ToolError::ExecutionFailed(format!("not today at {at}")).with_effect(Effect::None))
 }
 
 /// Acts, and loses the answer.
 #[tool]
-async fn lose(context: &ToolContext) -> Result<String, ToolError> {
-    act(context);
+async fn lose(at: String, context: &ToolContext) -> Result<String, ToolError> {
+    act(&at, context);
     Err(ToolError::ExecutionFailed("no answer".into()))
 }
 
@@ -225,20 +228,25 @@ fn build(node: &Node, name: &str, process: &Process, acts: &Acts) -> Agent {
         .clock(clock)
         .state(acts.clone())
         .shared_log(Arc::clone(&process.log))
-        .approver(Agrees)
-        .tool(pay)
-        .tool(look)
-        .tool(sign)
-        .tool(seal)
-        .tool(refuse)
-        .tool(lose)
-        .tool(OperatorTool::new("plain", "Works."));
+        .approver(Agrees);
+    let mut known = BTreeSet::new();
     for (turn, deeds) in node.turns.iter().enumerate() {
         for (index, deed) in deeds.iter().enumerate() {
-            if let Deed::Child(child) = deed {
-                let child = build(child, &format!("{name}-{turn}-{index}"), process, acts);
-                agent = agent.tool(child.as_tool("Does a part."));
-            }
+            let is_new = known.insert(deed.tool());
+            agent = match deed {
+                Deed::Child(child) => {
+                    let child = build(child, &format!("{name}-{turn}-{index}"), process, acts);
+                    agent.tool(child.as_tool("Does a part."))
+                }
+                _ if !is_new => agent,
+                Deed::Pay => agent.tool(pay),
+                Deed::Look => agent.tool(look),
+                Deed::Sign { .. } => agent.tool(sign),
+                Deed::Seal => agent.tool(seal),
+                Deed::Refuse => agent.tool(refuse),
+                Deed::Lose => agent.tool(lose),
+                Deed::Plain => agent.tool(OperatorTool::new("plain", "Works.")),
+            };
         }
     }
     agent.build().unwrap()

@@ -6,11 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    ActionGuard, Claim, EventLog, EventWatches, InboxReader, InboxRequest, InboxWatches, Lease,
+    ActionGuard, Claim, EventWatches, InboxReader, InboxRequest, InboxWatches, Lease,
     begin_work, while_it_lasts,
 };
 use layer0::event::Warning;
-use layer0::failure::Failure;
 use layer0::id::RunId;
 
 use crate::recording::{at, memory, record, started};
@@ -128,7 +127,7 @@ fn watch_is_rung_for_each_watcher() {
     let watches = EventWatches::default();
     assert!(watches.is_empty());
     let [mut one, mut other] = [watches.watch(), watches.watch()];
-    let mut poll = |watch: &mut backstop_event_log::EventWatch| {
+    let poll = |watch: &mut backstop_event_log::EventWatch| {
         watch.poll_changed(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     assert!(poll(&mut one) && poll(&mut other), "earlier events count");

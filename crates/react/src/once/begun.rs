@@ -71,7 +71,7 @@ impl Drop for GiveUpGuard {
     }
 }
 
-fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
+pub(super) fn warn_if_not_noted(key: &str, noted: Result<(), StateError>) {
     if let Err(error) = noted {
         // The entry stays begun: no other call is made before the record or a person settles it.
         tracing::warn!(key, %error, "what became of a call that is made once was not noted");

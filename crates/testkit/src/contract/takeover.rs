@@ -1,5 +1,6 @@
 //! The guarantee that a run no longer acts in its first process after another one took it over.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,7 +84,8 @@ impl SharedActs {
 
 /// Stops a run after each of its appends, between "recorded" and "begun", lets the second process take over and finish
 /// it, and lets the first process continue. The first process acts no more and learns that the run is not its own; acts
-/// named in `once` happen at most once; the record is complete. Returns the number of takeovers.
+/// named in `once` happen at most once, and in some case they do; the record is complete. Returns the number of
+/// takeovers.
 ///
 /// # Panics
 ///
@@ -95,21 +97,25 @@ where
 {
     let cases = stream::iter(1..).map(|at| check(open(), Arc::clone(&run), once, at));
     let mut cases = std::pin::pin!(cases.buffered(SIDE_BY_SIDE));
-    let mut count = 0;
-    while cases.next().await == Some(true) {
+    let (mut count, mut done) = (0, BTreeSet::new());
+    while let Some(Some(acts)) = cases.next().await {
         count += 1;
+        done.extend(acts);
     }
     assert!(count > 0, "the run appends something");
+    let never = once.iter().find(|name| !done.contains(**name));
+    assert!(never.is_none(), "`{}` was done in no case: {done:?}", never.unwrap_or(&""));
     count
 }
 
-/// Lets a run be taken over after its append `at`, and returns whether it has that many.
+/// Lets a run be taken over after its append `at`, and returns the names of its acts; `None` if it has not that many
+/// appends.
 async fn check(
     open: impl Future<Output = Arc<dyn TwoProcesses>>,
     run: Arc<dyn ActingRun>,
     once: &[&str],
     at: usize,
-) -> bool {
+) -> Option<BTreeSet<String>> {
     let (processes, shared) = (open.await, Arc::<SharedActs>::default());
     let ledger = |is_second| Ledger { is_second, shared: Arc::clone(&shared) };
     let handover =
@@ -125,7 +131,7 @@ async fn check(
     let stores = Arc::new(HandoverStores { inner: stores, log: Arc::clone(&log) });
     let first = run.begin(stores, ledger(false)).await;
     let answer = log.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some((behind, second)) = answer else { return false };
+    let (behind, second) = answer?;
     let case = format!("taken over behind append {at} ({behind})");
     let second = second.await.unwrap_or_else(|_| panic!("{case}: the second process panicked"));
     let acts = shared.acts();
@@ -145,7 +151,7 @@ async fn check(
         let verified = verify_run(&*log, &run.run).await;
         assert!(verified.is_ok(), "{case}: {}: {verified:?}", run.agent);
     }
-    true
+    Some(acts.into_iter().map(|act| act.name).collect())
 }
 
 /// The events after which the run was taken over, and the answer of the second process, once there is one.
