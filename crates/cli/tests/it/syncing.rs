@@ -7,6 +7,7 @@ use crate::running::{ASKS, REFUNDS};
 use crate::sqlite;
 
 /// Runs the command under `strace`, and returns its calls that write to files or sync them; `None` where there is none.
+#[expect(clippy::print_stderr, reason = "a test that cannot run says so")]
 fn traced(bench: &Bench, args: &[&str]) -> Option<String> {
     let trial = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !trial.is_ok_and(|trial| trial.status.success()) {

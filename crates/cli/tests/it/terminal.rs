@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pty_process::Size;
 use pty_process::blocking::{Command, Pty, open};
@@ -14,6 +14,8 @@ use crate::bench::Bench;
 
 /// A time limit far above the duration of any test.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The time between two looks whether the command has ended.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A terminal in which the command runs.
 pub(crate) struct Terminal {
@@ -76,16 +78,17 @@ impl Terminal {
     /// Waits for the end; returns the exit code and all output.
     #[track_caller]
     pub(crate) fn end(mut self) -> (i32, String) {
-        let patience = Instant::now() + PATIENCE;
+        let mut looks = PATIENCE.as_millis() / LOOK.as_millis();
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if Instant::now() < patience => thread::sleep(Duration::from_millis(10)),
+                None if looks > 0 => thread::sleep(LOOK),
                 None => {
                     self.child.kill().unwrap();
                     panic!("it does not end: {}", self.screen.0.lock().unwrap());
                 }
             }
+            looks -= 1;
         };
         let code = status.code().unwrap_or(-1);
         self.reads.join().unwrap();
