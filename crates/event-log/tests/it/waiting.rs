@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    ActionGuard, Claim, EventWatches, InboxReader, InboxRequest, InboxWatches, Lease,
-    begin_work, while_it_lasts,
+    ActionGuard, Claim, EventWatches, InboxReader, InboxRequest, InboxWatches, Lease, begin_work,
+    while_it_lasts,
 };
 use layer0::event::Warning;
 use layer0::id::RunId;

@@ -177,16 +177,13 @@ impl Script {
     /// Refuses a revision, and names another one.
     fn naming(&self, request: &Value, code: i32) -> Value {
         let mut refused = error(request, code, "Unsupported protocol version");
-        match self.fault == "names_revision_in_words" {
-            true => {
-                refused["error"]["message"] = json!(format!(
-                    "Unsupported protocol version 2025-11-25. Supported versions: {}",
-                    self.names
-                ))
-            }
-            false => {
-                refused["error"]["data"] = json!({"supported": [self.names], "requested": "?"})
-            }
+        if self.fault == "names_revision_in_words" {
+            let known = &self.names;
+            let why =
+                format!("Unsupported protocol version 2025-11-25. Supported versions: {known}");
+            refused["error"]["message"] = json!(why);
+        } else {
+            refused["error"]["data"] = json!({"supported": [self.names], "requested": "?"});
         }
         refused
     }
