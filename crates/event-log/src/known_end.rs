@@ -230,6 +230,48 @@ mod tests {
         }
     }
 
+    /// Spec: J2
+    #[test]
+    fn newest_row_names_its_incarnation() {
+        let (ends, run) = (KnownEnds::default(), "run_1".into());
+        let row = |number| Some(Incarnation([number; 16]));
+        for (last_seq, incarnation, expected) in
+            [(3, row(1), row(1)), (3, row(2), row(2)), (2, row(1), row(2)), (4, None, row(2))]
+        {
+            let end = KnownEnd::new(&summary("run_1", last_seq, 0)).in_incarnation(incarnation);
+            ends.note(&run, end);
+            assert_eq!(ends.find(&run).unwrap().incarnation(), expected, "{last_seq}");
+        }
+        ends.forget(&run);
+        assert_eq!(ends.find(&run), None);
+    }
+
+    /// Spec: J2, X2. Nothing acts on a segment, or on a run without events.
+    #[test]
+    fn only_runs_with_events_are_remembered() {
+        let ends = KnownEnds::default();
+        for (run, last_seq, is_known) in
+            [("run_1", 0, false), ("run_1", 1, true), ("sub_tell.1", 1, false)]
+        {
+            ends.note(&run.into(), KnownEnd::new(&summary(run, last_seq, 0)));
+            assert_eq!(ends.find(&run.into()).is_some(), is_known, "{run} {last_seq}");
+        }
+    }
+
+    /// Spec: J2. A run that was pushed out of the young generation is forgotten too.
+    #[test]
+    fn old_end_is_forgotten() {
+        let (ends, run) = (KnownEnds::default(), "run_old".into());
+        ends.note(&run, KnownEnd::new(&summary("run_old", 1, 0)));
+        for number in 0..KnownEnds::MIN_RUNS {
+            let name = format!("run_{number}");
+            ends.note(&name.as_str().into(), KnownEnd::new(&summary(&name, 1, 0)));
+        }
+        assert!(ends.lock().old.contains_key(&run) && ends.find(&run).is_some());
+        ends.forget(&run);
+        assert_eq!(ends.find(&run), None);
+    }
+
     #[test]
     fn memory_of_ends_is_bounded() {
         let ends = KnownEnds::default();

@@ -28,9 +28,7 @@ impl Seed {
     #[must_use]
     pub fn salt(&self, seq: u64) -> Salt {
         let mac = compute_mac(&self.0, &seq.to_be_bytes());
-        let mut salt = [0; 16];
-        salt.iter_mut().zip(mac).for_each(|(byte, of_mac)| *byte = of_mac);
-        Salt(salt)
+        Salt(std::array::from_fn(|at| mac[at]))
     }
 }
 

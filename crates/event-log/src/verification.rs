@@ -292,6 +292,54 @@ mod tests {
         }
     }
 
+    /// Spec: D1, D13. The first event says whether the run is keyed; its row says so only if that event was erased.
+    #[test]
+    fn first_event_says_whether_a_run_is_keyed() {
+        let event = |seq: u64, kind: EventKind| {
+            Event::new("run_1", seq, Timestamp::default(), Actor::Runtime, kind)
+        };
+        let opened = |key: Option<&str>| {
+            let opened = json!({ "name": "n", "pattern": "p", "key_id": key });
+            EventKind::decode("subscription.opened", &opened.to_string()).unwrap()
+        };
+        let keyed = |key: Option<&str>| {
+            let EventKind::RunStarted(mut started) = started() else { panic!("it begins") };
+            started.key_id = key.map(Into::into);
+            EventKind::from(started)
+        };
+        for (events, row, expected) in [
+            (vec![event(1, keyed(Some("k")))], None, true),
+            (vec![event(1, keyed(None))], Some("k"), false),
+            (vec![event(1, opened(Some("k")))], None, true),
+            (vec![event(1, opened(None))], Some("k"), false),
+            (vec![event(2, keyed(None))], Some("k"), true),
+            (vec![event(2, keyed(Some("k")))], None, false),
+            (Vec::new(), Some("k"), true),
+        ] {
+            let mut summary = RunSummary::new("run_1".into());
+            summary.key_id = row.map(Into::into);
+            assert_eq!(is_keyed(&events, &summary), expected, "{events:?} {row:?}");
+        }
+    }
+
+    /// Spec: D13, X2. Rows of the first versions counted fewer parts.
+    #[tokio::test]
+    async fn row_of_a_first_version_counts_less() {
+        for (machine, is_sound) in [(0, true), (1, false)] {
+            let EventKind::RunStarted(mut started) = started() else { panic!("it begins") };
+            started.machine = machine;
+            let (log, run) = (Arc::new(MemoryLog::new()), RunId::from("run_1"));
+            record(&log, &run, vec![(5, started.into())]).await;
+            let mut row = verify_run(&*log, &run).await.unwrap().summary;
+            (row.messages, row.dispatched_model_calls) = (9, 9);
+            row.usage.cost_usd = Some(9.0);
+            let other = MemoryLog::new();
+            let records = log.records(&run, 1).await.unwrap();
+            other.append(Batch::new(run.clone(), Claim::FIRST, records, row)).await.unwrap();
+            assert_eq!(verify_run(&other, &run).await.is_ok(), is_sound, "{machine}");
+        }
+    }
+
     /// Stages and commits events with their times.
     async fn record(log: &Arc<MemoryLog>, run: &RunId, kinds: Vec<(i64, EventKind)>) {
         let mut writer = RunWriter::new(Arc::clone(log) as Arc<dyn EventLog>, run.clone());

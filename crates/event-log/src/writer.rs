@@ -401,6 +401,63 @@ mod tests {
         }
     }
 
+    /// Spec: D2. A readable event after one that is not does not hide it.
+    #[tokio::test]
+    async fn unreadable_event_refuses_those_after_it() {
+        let (log, run, records, kept) = written(2).await;
+        let claim = log.claim(&run).await.unwrap();
+        let mut writer = RunWriter::resume(Arc::clone(&log) as Arc<dyn EventLog>, kept, claim);
+        for levels in [900, 100] {
+            let data = (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            let signal = SignalReceived::new("any", data);
+            let at = Timestamp::default();
+            writer.stage(&Seed::new("s"), at, Actor::Person, None, signal.into());
+        }
+        assert!(matches!(writer.commit().await, Err(LogError::Unreadable { seq: 3, .. })));
+        assert_eq!(log.records(&run, 1).await.unwrap(), records);
+    }
+
+    /// Spec: D2. A long text is written as it is, and so is the next one.
+    #[tokio::test]
+    async fn long_texts_are_written_whole() {
+        let log = Arc::new(MemoryLog::new());
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, "run_1".into());
+        let texts = [10, 495, 2_000, 20].map(|length| "x".repeat(length));
+        for text in &texts {
+            let kind = Warning::new(text.as_str()).into();
+            writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, kind);
+        }
+        writer.commit().await.unwrap();
+        let (_, events) = read_events(&*log, &"run_1".into()).await.unwrap();
+        let kinds: Vec<EventKind> = events.into_iter().map(|event| event.kind).collect();
+        let expected = texts.map(|text| EventKind::from(Warning::new(text)));
+        assert_eq!(kinds, expected);
+    }
+
+    /// Spec: D7. The records of another store are appended as they are.
+    #[tokio::test]
+    async fn copied_records_are_appended() {
+        let (log, run, records, kept) = written(2).await;
+        let (_, events) = read_events(&*log, &run).await.unwrap();
+        let other = Arc::new(MemoryLog::new());
+        let to = || Arc::clone(&other) as Arc<dyn EventLog>;
+        let mut writer = RunWriter::copy(to(), run.clone(), &events, records.clone());
+        assert!(writer.batch.is_import);
+        assert_eq!(writer.commit().await.unwrap().count(), 0);
+        assert_eq!(other.records(&run, 1).await.unwrap(), records);
+        assert_eq!(other.summary(&run).await.unwrap(), Some(kept));
+        for (is_elsewhere, is_import) in [(false, false), (true, true)] {
+            let mut writer = RunWriter::copy(to(), "run_2".into(), &events, records.clone());
+            if is_elsewhere {
+                writer = writer.from_elsewhere();
+            }
+            let at = Timestamp::default();
+            let kind = Warning::new("added").into();
+            writer.stage(&Seed::new("s"), at, Actor::Runtime, None, kind);
+            assert_eq!(writer.batch.is_import, is_import);
+        }
+    }
+
     #[tokio::test]
     async fn events_without_a_log_are_not_sealed() {
         let mut writer = RunWriter::without_log("run_1".into());

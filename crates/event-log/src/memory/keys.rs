@@ -82,6 +82,23 @@ mod tests {
 
     /// Spec: J2w
     #[test]
+    fn number_of_keys_is_bounded() {
+        let (mut keys, start) = (KeyTable::default(), Timestamp::from_millis(0));
+        let mut bind = |number: usize, at: Timestamp| {
+            let (operator, input) = ("a".to_owned(), String::new());
+            let key = StartKey { operator, key: number.to_string(), input };
+            keys.bind(&key, &"run_gone".into(), at, |_| false)
+        };
+        for number in 0..MAX_KEYS {
+            assert!(matches!(bind(number, start), Ok(KeyBinding::New)), "{number}");
+        }
+        assert!(matches!(bind(MAX_KEYS, start), Err(LogError::Full(_))));
+        assert!(matches!(bind(0, start), Ok(KeyBinding::Earlier(_))), "what is bound stays bound");
+        assert!(matches!(bind(MAX_KEYS, start.after(DAY)), Ok(KeyBinding::New)));
+    }
+
+    /// Spec: J2w
+    #[test]
     fn kept_key_holds_up_no_other() {
         let (mut keys, start) = (KeyTable::default(), Timestamp::from_millis(0));
         bind(&mut keys, "old", "run_here", start);

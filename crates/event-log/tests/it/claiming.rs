@@ -103,3 +103,16 @@ fn lost_claim_is_not_held() {
     let epochs = [claims.new_epoch(), claims.new_epoch(), claims.new_epoch()];
     assert!(epochs.is_sorted_by(|one, other| one < other), "no two are the same: {epochs:?}");
 }
+
+/// Spec: D8, J2. A claim that was made anew meanwhile is not lost.
+#[test]
+fn claim_is_lost_under_its_epoch() {
+    let (claims, run) = (Claims::default(), RunId::from("run_1"));
+    let (reserved, _log) = reserve(&claims, 0);
+    let claim = reserved.claim(7);
+    claims.lose(&[(run.clone(), 6), ("run_2".into(), 7)]);
+    assert!(!claims.is_lost(&run));
+    claims.lose(&[(run.clone(), 7)]);
+    assert!(claims.is_lost(&run));
+    drop(claim);
+}

@@ -1,6 +1,6 @@
 //! Matches of patterns.
 
-use backstop_event_log::{Pattern, Payload, Record};
+use backstop_event_log::{Pattern, Patterns, Payload, Record};
 use layer0::Timestamp;
 use layer0::event::{Actor, Hash};
 use layer0::id::RunId;
@@ -171,4 +171,35 @@ fn erased_payloads_match_no_condition_on_them() {
             assert_eq!(pattern.matches(&RunId::from("run_1"), record), is_match, "{text}");
         }
     }
+}
+
+/// Spec: X1. One of several patterns has to match.
+#[test]
+fn several_patterns_match_each_for_itself() {
+    let patterns: Patterns =
+        "run.failed or tool.responded[tool=pay] or tool.*[seq=7, call_id=c1]".parse().unwrap();
+    assert_eq!(patterns.iter().count(), 3);
+    let filter = patterns.event_filter();
+    assert!(filter.types.contains(&"run.failed".to_owned()) && filter.types.len() > 2);
+    assert_eq!(filter.types, patterns.event_types());
+    let run = RunId::from("run_1");
+    for (event_type, data, is_match) in [
+        ("run.failed", json!({}), true),
+        ("run.finished", json!({}), false),
+        ("tool.responded", json!({ "tool": "pay" }), true),
+        ("tool.responded", json!({ "tool": "look" }), false),
+        ("tool.responded", json!({ "tool": "look", "call_id": "c1" }), true),
+        ("tool.late", json!({ "call_id": "c1" }), true),
+        ("tool.late", json!({ "call_id": "c2" }), false),
+    ] {
+        assert_eq!(
+            patterns.matches(&run, &record(event_type, &data)),
+            is_match,
+            "{event_type} {data}"
+        );
+    }
+    let one: Pattern = "tool.responded[tool=pay]".parse().unwrap();
+    assert_eq!(one.event_types(), ["tool.responded"]);
+    assert_eq!(one.event_filter().types, ["tool.responded"]);
+    assert_eq!(Patterns::from(one.clone()).to_string(), String::from(one));
 }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, MemoryLog, RunWriter, Seed};
+use async_trait::async_trait;
+use backstop_event_log::*;
 use layer0::Timestamp;
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted};
+use layer0::id::{RunId, SessionId};
 use serde_json::json;
 
 pub(crate) fn at(ms: i64) -> Timestamp {
@@ -42,4 +44,78 @@ pub(crate) async fn record(
 
 pub(crate) fn stage(writer: &mut RunWriter, ms: i64, kind: impl Into<EventKind>) {
     writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind.into());
+}
+
+/// A log that can do no more than it must, except for what a test adds.
+#[derive(Default)]
+pub(crate) struct PlainLog {
+    pub(crate) inner: MemoryLog,
+    /// The runs that have lost their tails.
+    pub(crate) lost: Vec<LostRun>,
+    /// A run whose summary cannot be read.
+    pub(crate) unreadable: Option<RunId>,
+    /// The key of the log, with the HMACs of each run.
+    pub(crate) seals: Option<(LogKey, RunSeals)>,
+}
+
+#[async_trait]
+impl EventLog for PlainLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.seals.as_ref().map(|(key, _)| key)
+    }
+
+    async fn seals(&self, _: &RunId) -> Result<Option<RunSeals>, LogError> {
+        Ok(self.seals.as_ref().map(|(_, seals)| seals.clone()))
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        Ok(self.lost.clone())
+    }
+
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.inner.claim(run).await
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.inner.claim_new(run)
+    }
+
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.inner.append(batch).await
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        match self.unreadable.as_ref() == Some(run) {
+            true => Err(LogError::unreadable_run(run.clone(), "not a summary")),
+            false => self.inner.summary(run).await,
+        }
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.inner.records(run, from_seq).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.inner.runs(filter).await
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.inner.last_root(session).await
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.inner.open_approvals().await
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.inner.send(request, by, at).await
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.inner.inbox(run).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.inner.watch_inbox(run)
+    }
 }

@@ -126,3 +126,25 @@ async fn pages_of_a_feed_are_bounded() {
     let page = log.read_feed(&EventFilter::new(), &page.cursor).await.unwrap();
     assert_eq!((page.records.len(), page.is_end), (3, true));
 }
+
+/// Spec: D9, X2. A page ends also after many bytes, and after many events that nobody wants.
+#[tokio::test]
+async fn pages_of_a_feed_cost_no_more() {
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    let mut writer = RunWriter::new(Arc::clone(&log), "run_1".into());
+    let mut stage = |text: String| {
+        let kind = Warning::new(text).into();
+        writer.stage(&Seed::new("test"), Timestamp::default(), Actor::Runtime, None, kind);
+    };
+    (0..3).for_each(|_| stage("x".repeat(FeedPage::MAX_BYTES * 2 / 3)));
+    (0..FeedPage::MAX_LOOKED_AT).for_each(|_| stage(String::new()));
+    writer.commit().await.unwrap();
+    let page = log.read_feed(&EventFilter::new(), &Cursor::start()).await.unwrap();
+    assert_eq!((page.records.len(), page.is_end), (2, false), "the last one may exceed it");
+    let none = EventFilter::new().event_type("run.failed");
+    let page = log.read_feed(&none, &Cursor::start()).await.unwrap();
+    assert_eq!((page.records.len(), page.is_end), (0, false));
+    assert_eq!(page.cursor.number(), u64::try_from(FeedPage::MAX_LOOKED_AT).ok());
+    let page = log.read_feed(&none, &page.cursor).await.unwrap();
+    assert_eq!((page.records.len(), page.is_end), (0, true));
+}

@@ -306,7 +306,7 @@ fn readable_sessions_are_those_of_the_line() {
         readable_sessions(events).iter().map(ToString::to_string).collect()
     };
     let first = event(1, start);
-    assert_eq!(names(&[first.clone()]), ["ses_1", "ses_above"]);
+    assert_eq!(names(std::slice::from_ref(&first)), ["ses_1", "ses_above"]);
     let mut twice = [first, fork(2, "run_a"), fork(3, "run_b")];
     for event in &mut twice {
         event.run = "run_c".into();
@@ -321,7 +321,7 @@ fn readable_sessions_are_those_of_the_line() {
 fn run_continues_with_the_agent_it_adopted_last() {
     let name = |events: &[Event]| current_agent(events).map(|agent| agent.digest.to_string());
     let start = event(1, started("s"));
-    assert_eq!(name(&[start.clone()]).as_deref(), Some("d"));
+    assert_eq!(name(std::slice::from_ref(&start)).as_deref(), Some("d"));
     let adopt = |seq, digest: &str| {
         let mut other = agent();
         other.digest = digest.into();
@@ -330,6 +330,31 @@ fn run_continues_with_the_agent_it_adopted_last() {
     let events = [start, adopt(2, "d2"), adopt(3, "d3"), event(4, RunResumed::new("ops"))];
     assert_eq!(name(&events).as_deref(), Some("d3"));
     assert_eq!(name(&events[1..]), None, "the start is missing");
+}
+
+/// Spec: D4. A row holds only what is set.
+#[test]
+fn empty_parts_of_a_summary_are_not_stored() {
+    let stored = serde_json::to_value(RunSummary::new("run_1".into())).unwrap();
+    let keys: Vec<&str> = stored.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expected = vec![
+        "run",
+        "session",
+        "agent",
+        "state",
+        "outcome",
+        "reason",
+        "started_at",
+        "finished_at",
+        "usage",
+        "errors",
+        "last_failure",
+        "messages",
+    ];
+    let mut keys = keys;
+    keys.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
 }
 
 #[test]

@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Decision, EventLog, MemoryLog, RunWriter, Seed, StuckReason, UnattendedRuns, stuck_runs,
+    Decision, EventLog, LostRun, MemoryLog, RunState, RunWriter, Seed, StuckReason, UnattendedRuns,
+    stuck_runs,
 };
 use layer0::Timestamp;
 use layer0::event::{
-    Actor, AgentRecord, ApprovalRequested, EventKind, RunFailed, RunFinished, RunParked,
-    RunStarted, RunWaiting, WaitFor,
+    Actor, AgentRecord, ApprovalRequested, EventKind, Hash, LostTail, RunFailed, RunFinished,
+    RunParked, RunStarted, RunWaiting, WaitFor,
 };
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use serde_json::json;
+
+use crate::recording::PlainLog;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
@@ -171,4 +174,48 @@ fn reasons_have_names() {
         reason.as_str()
     });
     assert!(names.is_sorted(), "{names:?}");
+}
+
+/// Spec: D15, J2. A run that has lost its tail is listed for that alone, also without a record.
+#[tokio::test]
+async fn lost_and_unreadable_runs_are_listed() {
+    let lost = |run: &str, ms| LostRun::new(run.into(), LostTail::new(9, Hash([9; 32])), at(ms));
+    let log = PlainLog {
+        lost: vec![
+            lost("run_asks", 3),
+            lost("run_gone", 4),
+            lost("run_parked", 5),
+            lost("run_crashed", 6),
+        ],
+        unreadable: Some("run_broken".into()),
+        ..PlainLog::default()
+    };
+    let log: Arc<dyn EventLog> = Arc::new(log);
+    let asked = ApprovalRequested::new("apr_1", "c1", "refund", json!({}), "h");
+    record(&log, "run_asks", vec![asked.into()]).await;
+    let parked = RunParked::new(at(3 * DAY), "provider.rate_limited", "later");
+    record(&log, "run_parked", vec![parked.into()]).await;
+    let crashed = RunFailed::new("run.crash_loop", vec!["again".into()], Usage::default());
+    record(&log, "run_crashed", vec![crashed.into()]).await;
+    record(&log, "run_broken", Vec::new()).await;
+    let died = BTreeMap::from([("run_broken".into(), at(2))]);
+    let unattended = UnattendedRuns::new(BTreeMap::new(), died);
+    let stuck = stuck_runs(&*log, &unattended, at(2 * DAY)).await.unwrap();
+    let line = |it: &backstop_event_log::StuckRun| {
+        let reason = it.run.reason.as_ref().map(ToString::to_string);
+        (it.run.run.to_string(), it.why.as_str(), it.run.state, reason)
+    };
+    let lines: Vec<_> = stuck.iter().map(line).collect();
+    let lost_tail = |run: &str, state, reason: Option<&str>| {
+        (run.to_owned(), "lost_tail", state, reason.map(str::to_owned))
+    };
+    let expected = [
+        ("run_broken".to_owned(), "interrupted", RunState::Unreadable, None),
+        lost_tail("run_asks", RunState::Running, None),
+        lost_tail("run_gone", RunState::Unreadable, Some("log.lost_tail")),
+        lost_tail("run_parked", RunState::Parked, None),
+        lost_tail("run_crashed", RunState::Failed, Some("run.crash_loop")),
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!((stuck[0].run.started_at, stuck[2].run.started_at), (at(2), at(4)));
 }

@@ -5,7 +5,7 @@ use layer0::event::*;
 use layer0::failure::Failure;
 use serde_json::{Value, json};
 
-use crate::recording::{memory, record, started};
+use crate::recording::{PlainLog, memory, record, started};
 
 /// Spec: D1, D7. A record names its run, and a copy is named anew.
 #[tokio::test]
@@ -115,4 +115,35 @@ async fn newer_records_than_the_head_are_dropped() {
     let all = log.records(&"run_1".into(), 1).await.unwrap();
     assert!(matches!(verify(&all, &summary, None), Err(LogError::Tampered { .. })));
     assert!(verify_run(&*log, &"run_1".into()).await.unwrap().unchecked.is_empty());
+}
+
+/// Spec: D1, D13. Who keeps the key can tell that a row or an erasure was made without it.
+#[tokio::test]
+async fn seals_of_a_keyed_run_are_checked() {
+    let key = || LogKey::new("a key").unwrap();
+    let verified = async |row: RowSeal, is_keyed: bool| {
+        let seals = Some((key(), RunSeals::new(row, <_>::default())));
+        let log: std::sync::Arc<dyn EventLog> =
+            std::sync::Arc::new(PlainLog { seals, ..PlainLog::default() });
+        let mut start = started("s");
+        start.key_id = is_keyed.then(|| key().id().into());
+        drop(record(&log, "run_1", [start.into()]).await);
+        verify_run(&*log, &"run_1".into()).await.map(|verified| verified.unchecked.row)
+    };
+    assert!(!verified(RowSeal::Sound, true).await.unwrap());
+    assert!(verified(RowSeal::Absent, true).await.unwrap(), "an older version wrote the row");
+    assert!(matches!(
+        verified(RowSeal::Broken, true).await,
+        Err(LogError::Tampered { seq: 1, .. })
+    ));
+    assert!(!verified(RowSeal::Broken, false).await.unwrap(), "the run is not keyed");
+    let unchecked = |row, erasures: &[u64]| {
+        let mut unchecked = UncheckedParts::default();
+        (unchecked.row, unchecked.erasures) = (row, erasures.to_vec());
+        unchecked.is_empty()
+    };
+    assert_eq!(
+        [unchecked(false, &[]), unchecked(true, &[]), unchecked(false, &[1])],
+        [true, false, false]
+    );
 }
