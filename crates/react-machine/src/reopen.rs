@@ -114,3 +114,37 @@ impl Failure for NotReopenable {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: D12. The hint names the key under which a person gives more.
+    #[test]
+    fn used_up_budget_names_its_key() {
+        for (reason, key) in [
+            (code::BUDGET_MODEL_CALLS, "max_model_calls"),
+            (code::BUDGET_TOOL_CALLS, "max_tool_calls"),
+            (code::BUDGET_INPUT_TOKENS, "max_input_tokens"),
+            (code::BUDGET_OUTPUT_TOKENS, "max_output_tokens"),
+            (code::BUDGET_TOTAL_TOKENS, "max_total_tokens"),
+            (code::BUDGET_COST_USD, "max_cost_usd"),
+            (code::BUDGET_WALL_TIME, "max_wall_ms"),
+            (code::BUDGET_EVENTS, "max_events"),
+        ] {
+            let exhausted = ExhaustedBudget { reason, limit: 1.into(), used: 1.into() };
+            let refused = NotReopenable::from(exhausted);
+            assert_eq!(refused.budget_key(), Some(key));
+            let hint = refused.hint().unwrap();
+            assert_eq!(hint, format!("give it more: `--budget {key}=+N`"));
+        }
+        assert_eq!(NotReopenable::Completed.budget_key(), None);
+    }
+
+    #[test]
+    fn other_end_is_named() {
+        let other = |reason| NotReopenable::OtherEnd(reason).to_string();
+        assert_eq!(other(Some(Code::new("a.b"))), "the run did not end with `a.b`");
+        assert_eq!(other(None), "the run did not end with an answer");
+    }
+}

@@ -149,6 +149,21 @@ mod tests {
 
     /// Spec: B4
     #[test]
+    fn same_spending_is_counted_once() {
+        let limit = |scope: &str, per, max| SpendLimit::new(scope.parse().unwrap(), per, max);
+        let own = limit("agent", LimitPeriod::Day, 1.0);
+        for (other, is_same) in [
+            (limit("agent", LimitPeriod::Day, 2.0), true),
+            (limit("agent", LimitPeriod::Month, 1.0), false),
+            (limit("session", LimitPeriod::Day, 1.0), false),
+        ] {
+            assert_eq!(own.counts_as(&other), is_same, "{other:?}");
+        }
+        assert_eq!(own.max_nanousd(), 1_000_000_000);
+    }
+
+    /// Spec: B4
+    #[test]
     fn scopes_are_read_as_they_are_written() {
         for text in ["agent", "global", "label:tenant", "label:a b", "session"] {
             assert_eq!(text.parse::<LimitScope>().unwrap().to_string(), text);

@@ -45,3 +45,41 @@ pub(crate) fn with_note(message: Message, note: &str) -> Message {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use layer0::code::TOOL_TIMEOUT;
+    use layer0::event::ToolFailure;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: T1
+    #[test]
+    fn answer_is_text_with_its_notes() {
+        let answer = |output| ToolResponded::success("c0", "look", output, 1);
+        let mut noted = answer(json!("seen"));
+        noted.stderr = Some("oops".into());
+        noted.done_before = Some(Box::new(DoneBefore::new("run_0".into(), "c9".into())));
+        let failure = ToolFailure::new(TOOL_TIMEOUT, "late");
+        let failed = ToolResponded::failure("c0".into(), "look".into(), "too late", 1, failure);
+        let mut odd = answer(json!({ "error": "kept" }));
+        for (responded, text, is_error) in [
+            (answer(json!("seen")), "seen", false),
+            (answer(json!({ "a": 1 })), r#"{"a":1}"#, false),
+            (odd.clone(), r#"{"error":"kept"}"#, false),
+            (failed, "too late", true),
+            (
+                noted,
+                "seen\nstandard error:\noops\ndone before, by call c9 of run run_0: not done again",
+                false,
+            ),
+        ] {
+            assert_eq!(tool_message(&responded), Message::tool("c0".into(), text, is_error));
+        }
+        (odd.ok, odd.output) = (false, json!("no object").into());
+        assert_eq!(tool_message(&odd), Message::tool("c0".into(), "no object", true));
+        let other = Message::user("text");
+        assert_eq!(with_note(other.clone(), "note"), other);
+    }
+}

@@ -47,3 +47,13 @@ fn repeatable_call_is_never_probed() {
         assert_eq!(([rerun, interrupted], probing), (lost, ids(&[])), "{max}");
     }
 }
+
+/// Spec: D5, E5. A repeated call stores an error of its own.
+#[test]
+fn repeated_call_forgets_its_stored_error() {
+    let mut script = Script::at_work(agent(), &["safe"]);
+    script.take(ErrorStored::new("err_1", "c0", "safe", 1, 0));
+    script.recover();
+    script.end("c0", "safe");
+    assert_eq!(script.finish, None);
+}

@@ -19,6 +19,7 @@ mod reading;
 mod recovering;
 mod refusing;
 mod reopening;
+mod replaying;
 mod requests;
 mod rules;
 mod script;

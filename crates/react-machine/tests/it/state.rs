@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use backstop_react_machine::*;
 use layer0::event::*;
+use serde_json::json;
 
 use crate::script::{Script, agent};
 use crate::world::started;
@@ -64,4 +65,39 @@ fn labels_are_those_of_the_start() {
     started.labels = Arc::new([("team".to_owned(), "blue".to_owned())].into());
     let labels = Arc::clone(&started.labels);
     assert_eq!(Script::start(agent(), started).machine.labels(), &labels);
+}
+
+/// Spec: G5. The arguments that a tool was given count, not those of the model.
+#[test]
+fn failures_are_counted_by_the_given_arguments() {
+    let mut definition = agent();
+    definition.limits.max_repeated_failures = Some(1);
+    let mut script = Script::asking(definition, &["plain"]);
+    script.take(ToolRequested::new("c0", "plain", json!({ "a": 1 }), 1));
+    let failure = ToolFailure::new("tool.timeout", "timed out");
+    script.take(ToolResponded::failure("c0".into(), "plain".into(), "text", 1, failure));
+    let repeated = |arguments: serde_json::Value| {
+        script.machine.repeated_failure("plain", &arguments.into()).map(|(_, count)| count)
+    };
+    assert_eq!((repeated(json!({ "a": 1 })), repeated(json!({}))), (Some(1), None));
+}
+
+/// Spec: P10. The instruction about the form of the answer is the machine's, and is left out for people.
+#[test]
+fn instruction_about_the_answer_is_removed() {
+    let schema: layer0::JsonText = json!({ "type": "object" }).into();
+    for instructions in ["Be brief.", ""] {
+        let mut definition = agent();
+        (definition.instructions, definition.output_schema) =
+            (instructions.into(), Some(schema.clone()));
+        let script = Script::new(definition);
+        let first = script.machine.transcript().messages()[0].clone();
+        let system = match &*first {
+            layer0::message::Message::System { content, .. } => content.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert!(system.contains("JSON Schema"), "{system}");
+        assert_eq!(without_instruction(&system, &schema), instructions);
+        assert_eq!(without_instruction("Be long.", &schema), "Be long.");
+    }
 }
