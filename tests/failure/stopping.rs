@@ -330,7 +330,7 @@ async fn check(part: Part, way: Way, stores: Stores) -> Result<(), String> {
     let text = answer.output.display_text();
     let kept = if is_gone { "may already have acted" } else { RECEIPT };
     ensure(text.contains(kept), format!("answered {text:?}"))?;
-    ensure(answer.ok == !(is_gone || part.is_failure()), format!("answered {answer:?}"))?;
+    ensure(answer.ok != (is_gone || part.is_failure()), format!("answered {answer:?}"))?;
     let stored = match part {
         Part::Error => "error.stored",
         Part::Store => "result.stored",

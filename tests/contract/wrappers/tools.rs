@@ -177,7 +177,7 @@ impl Subject {
             }
         };
         let is_probed = act == Act::IsProbed && operator.is_none();
-        let tool = if once || is_probed { Adapted::new(tool, once, is_probed) } else { tool };
+        let tool = if once || is_probed { Adapted::around(tool, once, is_probed) } else { tool };
         Self { tool, operator, begun }
     }
 
@@ -286,7 +286,7 @@ struct Adapted {
 }
 
 impl Adapted {
-    fn new(tool: Arc<dyn Tool>, once: bool, is_probed: bool) -> Arc<dyn Tool> {
+    fn around(tool: Arc<dyn Tool>, once: bool, is_probed: bool) -> Arc<dyn Tool> {
         let spec = tool.spec().clone();
         let spec = if once { spec.once("/n") } else { spec };
         let spec = if is_probed { spec.probe() } else { spec };

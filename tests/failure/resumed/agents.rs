@@ -55,6 +55,13 @@ pub(super) enum Deed {
 }
 
 impl Deed {
+    const fn child(&self) -> Option<&Node> {
+        match self {
+            Self::Child(child) => Some(child),
+            _ => None,
+        }
+    }
+
     const fn tool(&self) -> &'static str {
         match self {
             Self::Pay => "pay",
@@ -79,11 +86,7 @@ pub(super) struct Tree {
 impl Node {
     /// Returns the children that run at the same time, by turn.
     fn children(&self) -> impl Iterator<Item = Vec<&Self>> {
-        let child = |deed| match deed {
-            &Deed::Child(ref child) => Some(child),
-            _ => None,
-        };
-        self.turns.iter().map(move |turn| turn.iter().filter_map(child).collect())
+        self.turns.iter().map(|turn| turn.iter().filter_map(Deed::child).collect())
     }
 
     fn is_parallel(&self) -> bool {

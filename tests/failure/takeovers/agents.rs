@@ -75,11 +75,11 @@ pub(super) fn agent(
 
 fn answer(messages: &[Arc<Message>], turns: &[&[&'static str]]) -> ScriptedAnswer {
     let turn = messages.iter().filter(|it| matches!(***it, Message::Assistant { .. })).count();
-    let results = messages.iter().filter_map(|message| match &**message {
+    let mut results = messages.iter().filter_map(|message| match &**message {
         Message::Tool { content, .. } => Some(&**content),
         _ => None,
     });
-    let last = results.last().unwrap_or_default();
+    let last = results.next_back().unwrap_or_default();
     let Some(tools) = turns.get(turn) else {
         let reads = turns.last().is_some_and(|tools| tools.contains(&"get_tool_result"));
         return match !reads || last.contains("line line") {

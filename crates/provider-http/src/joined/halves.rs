@@ -46,7 +46,8 @@ impl Text {
 /// Returns the first halves of characters that end a string.
 pub(super) fn first_halves(json: &str) -> Vec<Half> {
     let ends_a_string = |at: &usize| {
-        let backslashes = json[..*at].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        let backslashes =
+            json.as_bytes()[..*at].iter().rev().take_while(|byte| **byte == b'\\').count();
         backslashes % 2 == 0 && json.as_bytes().get(at + ESCAPE_BYTES) == Some(&b'"')
     };
     halves(json, "89abAB", ends_a_string)
