@@ -23,13 +23,15 @@ pub(crate) enum Access {
 
 type Interceptor = Box<dyn Fn(Access) -> BoxFuture<'static, Result<(), LogError>> + Send + Sync>;
 
+type Change = Box<dyn Fn(&mut [Record]) + Send + Sync>;
+
 /// A log that asks a test before each access; an error is the answer of the access.
 pub(crate) struct InterceptedLog {
     log: Arc<MemoryLog>,
     before: Interceptor,
     lease: Option<Arc<dyn Lease>>,
     /// Changes the records of each read.
-    change: Box<dyn Fn(&mut [Record]) + Send + Sync>,
+    change: Change,
 }
 
 impl InterceptedLog {
