@@ -36,7 +36,7 @@ mod tests {
         own + step["Plans"].as_array().into_iter().flatten().map(count_rows).sum::<f64>()
     }
 
-    /// Spec: S8. 30 scopes of 100 values each.
+    /// Spec: K1. 30 scopes of 100 values each.
     #[tokio::test(flavor = "multi_thread")]
     async fn scopes_are_listed_in_steps() {
         let Some(server) = PostgresServer::shared() else { return };

@@ -140,7 +140,7 @@ mod tests {
     use crate::database::Database;
     use crate::plan::plan;
 
-    /// Spec: D12
+    /// Spec: T14
     #[tokio::test]
     async fn settlement_is_found_by_its_key() {
         let database = Database::in_memory().await.unwrap();

@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Spec: S8
+    /// Spec: K1
     #[tokio::test]
     async fn scopes_are_listed_in_steps() {
         let database = Database::in_memory().await.unwrap();
