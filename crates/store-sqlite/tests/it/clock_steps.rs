@@ -38,6 +38,17 @@ async fn process_with_a_set_clock_keeps_its_runs() {
     }
 }
 
+/// Waits until a condition holds.
+async fn until(what: &str, mut is_met: impl AsyncFnMut() -> bool) {
+    for _ in 0..3_000 {
+        if is_met().await {
+            return;
+        }
+        SystemClock.sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}: not within 30 s");
+}
+
 /// A process that lives has its runs, and one that is gone has none.
 async fn keeps_its_claims() {
     let folder = Folder::new();
@@ -97,9 +108,10 @@ async fn asking(database: &Database, run: &'static str, tool: &'static str) {
     let agent = Agent::builder(model).tool(wipe).tool(sweep).approver(Silent);
     let agent = agent.shared_log(Arc::clone(&log)).build().unwrap();
     tokio::spawn(async move { agent.run(RunRequest::new("go").run(run.into())).await });
-    while log.open_approvals().await.unwrap().iter().all(|open| open.run.as_str() != run) {
-        SystemClock.sleep(Duration::from_millis(10)).await;
-    }
+    until("the run asks", async || {
+        log.open_approvals().await.unwrap().iter().any(|open| open.run.as_str() == run)
+    })
+    .await;
 }
 
 /// The process that waits measures the time: a step neither expires an approval nor makes it last.
@@ -110,13 +122,11 @@ async fn approval_lasts_as_long_as_it_should(by: i64) {
     asking(&database, "run_short", "sweep").await;
     SystemClock::set_time_of_day(by);
     let log = database.log();
-    loop {
+    until("the short approval expires", async || {
         let short = log.summary(&"run_short".into()).await.unwrap().unwrap();
-        if short.state == RunState::Finished {
-            break;
-        }
-        SystemClock.sleep(Duration::from_millis(10)).await;
-    }
+        short.state == RunState::Finished
+    })
+    .await;
     let long = log.summary(&"run_long".into()).await.unwrap().unwrap();
     assert!(long.is_open(), "{by}: {long:?}");
     assert_eq!(log.open_approvals().await.unwrap().len(), 1);
@@ -146,17 +156,15 @@ async fn removes_what_is_old_and_nothing_else(by: i64) {
     over("run_old", 24 * 20).await;
     let kept = over("run_new", 2).await;
     SystemClock::set_time_of_day(by);
-    loop {
+    until("the old run goes", async || {
         // A write begins a pass if one is due, and a step either way makes it due.
         database.errors().store(error("run_other")).await.unwrap();
         let runs = log.runs(RunFilter::new()).await.unwrap();
         let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
-        if names == ["run_new"] {
-            break;
-        }
         assert!(names.contains(&"run_new"), "{by}: {names:?}");
-        SystemClock.sleep(Duration::from_millis(10)).await;
-    }
+        names == ["run_new"]
+    })
+    .await;
     let found = database.errors().find(&kept).await.unwrap();
     assert!(matches!(found, Lookup::Found(_)), "{by}: {found:?}");
     SystemClock::set_time_of_day(-by);
