@@ -99,8 +99,11 @@ async fn takes_over_what_others_left(url: &str, by: i64) {
     let running =
         tokio::spawn(async move { agent.run(RunRequest::new("go").run("run_1".into())).await });
     gate.has_begun(1).await;
-    let agent = calling(&working, gate.again());
-    let worker = AtWork::start(Worker::builder(&working).operator(agent));
+    let builder = Worker::builder(&working).operator(calling(&working, gate.again()));
+    let worker = AtWork::start(builder.operator(answering(&working, "plain")));
+    // It has looked before.
+    let beside = put(&working, &asking("plain")).await;
+    is_in(&working, &beside, RunState::Finished).await;
     let _step = Step::by(by);
     running.abort();
     let free = "UPDATE backstop.runs SET owner = NULL";
@@ -132,14 +135,15 @@ async fn expires_nothing_early(url: &str) {
     let (database, other) = (open(url).await, open(url).await);
     let mut gate = Gate::new();
     gate.needs_approval(HALF_AN_HOUR);
-    let worker = AtWork::start(Worker::builder(&other).operator(calling(&other, gate)));
+    let agent = calling(&other, gate.again());
+    let worker = AtWork::start(Worker::builder(&other).operator(agent));
     let run = put(&database, &asking("agent")).await;
     is_in(&database, &run, RunState::WaitingApproval).await;
     worker.stop().await;
     let _step = Step::by(HOUR_MS);
     let next = open(url).await;
     let builder = Worker::builder(&next).operator(answering(&next, "plain"));
-    let worker = AtWork::start(builder.operator(calling(&next, Gate::new())).concurrency(1));
+    let worker = AtWork::start(builder.operator(calling(&next, gate)).concurrency(1));
     for _ in 0..3 {
         let beside = put(&database, &asking("plain")).await;
         is_in(&database, &beside, RunState::Finished).await;
