@@ -282,7 +282,7 @@ fn grants_that_name_nothing_are_refused() {
         ["", " ", "fs:", "fs:read:", "FS:read", "proces:spawn", "network:outbond", "fs:read "]
     {
         let error = agent_error(&format!("{MODEL}[agent.policy]\ngrant = [\n  \"{grant}\",\n]\n"));
-        assert_eq!(error.line(), Some(4), "{grant}: {error}");
+        assert_eq!(error.line(), Some(5), "the line of the grant: {grant}: {error}");
     }
     let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"\ncapabilities = [\"fs:raed\"]\n";
     let what = "capability `fs:raed` is not valid: there is no `fs:raed`";
