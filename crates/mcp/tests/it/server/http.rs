@@ -147,7 +147,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
         return out.forgotten(&script.fault, &request);
     }
     let reply = script.reply(&request, before);
-    if matches!(reply, Reply::Status(404, ..)) {
+    if matches!(reply, Reply::Status(404, ..)) && script.fault == "status_404_session" {
         all.session += 1;
     }
     drop(all);
