@@ -15,9 +15,9 @@
 //!
 //! The layers take any service whose error is a [`Failure`](layer0::Failure), its future an `async` block or any
 //! other. Each layer adds an error of its own, for which the service's error has a `From`: [`Exhausted`] of itself for
-//! retry and fallback, [`CircuitOpen`] for the breaker, [`TimedOut`] for the timeout. Time comes from a
-//! [`Clock`](backstop_clock::Clock): [`SystemClock`](backstop_clock::SystemClock), or in tests a
-//! [`VirtualClock`](backstop_clock::VirtualClock), which has to track the future of the test. Retry and fallback clone the service for each attempt, so it has to be `Clone`.
+//! retry and fallback, [`CircuitOpen`] for the breaker, [`TimedOut`] for the timeout. Time comes from a [`Clock`]:
+//! [`SystemClock`], or in tests a [`VirtualClock`](backstop_clock::VirtualClock), which has to track the future of the
+//! test. Retry and fallback clone the service for each attempt, so it has to be `Clone`.
 //!
 //! ```
 //! use std::sync::Arc;
