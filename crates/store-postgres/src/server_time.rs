@@ -14,11 +14,7 @@ pub(crate) use server_ms;
 /// The time in the parameter `$n`, in milliseconds, or the server's time if it is null.
 macro_rules! given_ms {
     ($time:literal) => {
-        concat!(
-            "coalesce(",
-            $time,
-            "::bigint, floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint)"
-        )
+        concat!("coalesce(", $time, "::bigint, ", $crate::server_time::server_ms!(), ")")
     };
 }
 pub(crate) use given_ms;
