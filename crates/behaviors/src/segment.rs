@@ -152,8 +152,7 @@ impl Segment {
 
     fn is_full(&self) -> bool {
         let summary = self.writer.summary();
-        // time of day: the clock of the segment is never set while a host has it; a step in between rolls it too early
-        // or too late, and loses nothing.
+        // time of day: a clock that was set rolls the segment too early or too late, and loses nothing.
         let age = self.clock.now().since(summary.started_at);
         summary.last_seq >= MAX_EVENTS || age >= MAX_AGE
     }

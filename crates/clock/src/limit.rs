@@ -41,7 +41,7 @@ impl Limit {
         Self { clock, state: Mutex::new(state) }
     }
 
-    /// Stops the time until [`Limit::go_on`] is called.
+    /// Pauses the limit until [`Limit::go_on`] is called.
     pub fn pause(&self) {
         let now = self.clock.monotonic();
         self.state().paused_since.get_or_insert(now);

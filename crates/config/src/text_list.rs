@@ -1,4 +1,4 @@
-//! Lists of texts, each of which is read by itself.
+//! Lists of texts, read one by one, so that an error is reported at its own text.
 
 use std::fmt;
 

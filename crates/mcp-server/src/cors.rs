@@ -1,4 +1,4 @@
-//! What a browser wants to know before it lets a page use a server of another origin.
+//! Cross-origin requests (CORS): answers to preflights, and the headers that let a page read an answer.
 //!
 //! A page's request has an `Origin`. Before its first request, the browser asks by `OPTIONS` whether the page may send
 //! it, without the token. Answers must name the origin, or the browser keeps them from the page

@@ -49,7 +49,7 @@ impl<'a> CallResult<'a> {
         let text = text(&self.field("content")?, show)?;
         let structured = fields.get("structuredContent").map(|structured| structured.get());
         let structured = structured.filter(|structured| *structured != "null");
-        // An empty object says nothing beside a text.
+        // An empty object beside a text is left out, so that the model reads the text.
         let is_told = schema.is_some() || text.trim().is_empty();
         let structured = structured.filter(|structured| is_told || *structured != "{}");
         if is_error {

@@ -114,7 +114,7 @@ pub(crate) fn spawn(inner: &OrchestratorInner, performance: Performance) -> Spaw
                 Ok(_place) => {
                     limit.go_on();
                     if was_parked {
-                        // time of day: operators are told a time, and the limit is measured.
+                        // time of day: the deadline is shown to the operator; the limit itself is measured.
                         context.deadline = limit.time_left().map(|left| clock.now().after(left));
                     }
                     let lease = log.as_ref().and_then(|log| log.lease());

@@ -199,7 +199,7 @@ fn drop_repeated_beginnings(blocks: &mut Vec<AnthropicOpenBlock>) {
     *blocks = kept;
 }
 
-/// Returns whether two calls are one, of which one beginning came without its arguments.
+/// Returns whether two drafts are the same call, one of them without its arguments.
 fn is_repeated(earlier: &CallDraft, call: &CallDraft) -> bool {
     let is_same = (&earlier.id, &earlier.name) == (&call.id, &call.name);
     is_same && !call.id.is_empty() && (earlier.has_no_arguments() || call.has_no_arguments())

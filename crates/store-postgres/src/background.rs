@@ -25,7 +25,7 @@ pub(crate) fn after_append(database: &Database, at: Timestamp) {
 
 /// Prunes after a write, if it is time. The server's clock decides what is old, whatever time was written.
 pub(crate) fn after(database: &Database, at: Timestamp) {
-    // time of day: it only says when the next pruning is due; the server's clock decides what is old.
+    // time of day: it only decides when the next pruning is due; the server's clock decides what is old.
     let at = at.min(SystemClock.now());
     let Some(retention) = database.upkeep().due(at) else { return };
     let pruning = database.clone();

@@ -57,7 +57,7 @@ impl PostgresStateStore {
         self
     }
 
-    /// Returns the time in milliseconds; `None` stands for that of the server.
+    /// Returns the time in milliseconds, or `None` to use the server's time.
     fn time(&self) -> Option<i64> {
         // time of day: a clock that was set is meant.
         self.clock.as_ref().map(|clock| clock.now().as_millis())

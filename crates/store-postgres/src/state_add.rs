@@ -16,7 +16,7 @@ use crate::transact::TransactionWork;
 /// An amount to add.
 pub(crate) struct StateAddition<'a> {
     pub(crate) add: &'a StateAdd,
-    /// The time in milliseconds; `None` stands for that of the server.
+    /// The time in milliseconds; `None` is the server's time.
     pub(crate) now: Option<i64>,
 }
 

@@ -76,7 +76,7 @@ async fn find_interrupted(
     Ok(last.filter(|last| last.state == RunState::Running).map(|last| last.run))
 }
 
-/// Tells that the next run of the session has ended this one.
+/// Prints a note if the next run of the session has ended this one.
 async fn note_if_ended(database: &AnyDatabase, run: &RunId) -> Result<(), CliError> {
     let is_ended = database.log().summary(run).await?.is_some_and(|run| !run.is_open());
     if is_ended {

@@ -161,7 +161,7 @@ fn is_cpu_reached(most: Duration, ended: &ProgramExit, reported: &Reported) -> b
     matches!(ended.signal, Some(KILL | XCPU)) && reported.own_cpu >= most
 }
 
-/// Returns the walls that may have ended the program, by a signal of which nothing else shows the reason.
+/// Returns the walls that may have sent the signal that ended the program.
 fn possible_reasons(rules: &Rules, ended: &ProgramExit, reported: &Reported) -> Vec<String> {
     let mut reasons = Vec::new();
     if ended.looks_like(XCPU)

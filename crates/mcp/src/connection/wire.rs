@@ -273,7 +273,7 @@ impl Wire {
             return None;
         }
         sent.is_answered = true;
-        // Beside a result, an empty error says nothing.
+        // Some servers send an empty error beside a result; the call succeeded.
         let is_empty = |error: &RawValue| {
             let empty = ["false", "0", "\"\"", "{}", "[]"];
             error.get() == "null" || result.is_some() && empty.contains(&error.get())

@@ -50,7 +50,7 @@ pub(super) fn build_tool_context(
 ) -> ToolContext {
     let agent = &effects.agent;
     let HookContext { run, session } = effects.context.clone();
-    // time of day: a tool that asks for it is told; the limit itself is measured.
+    // time of day: the deadline is shown to the tool; the limit itself is measured.
     let deadline = agent.clock.now().after(resolve_time_limit(agent, admitted));
     let (sessions, call_id) = (Arc::clone(sessions), call_id.clone());
     let mut context = ToolContext::reading(run, session, sessions, call_id, deadline);

@@ -27,7 +27,7 @@ pub enum QueueError {
         agent: String,
         /// The key.
         key: String,
-        /// What the request has that its earlier one had not.
+        /// The part of the request that differs from the earlier request with this key.
         differs: StartDifference,
     },
     /// The database failed.
