@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use clap::builder::PossibleValuesParser;
 
@@ -124,20 +125,23 @@ const FULL_STEPS: &[Step] = &[
 /// The error of the failed step; [`XtaskError::Step`] if its program failed.
 pub(crate) fn run(root: &Path, without: &[String], full: bool) -> Result<(), XtaskError> {
     let mut left_out = Vec::new();
+    let mut times = Vec::new();
     let long = if full { FULL_STEPS } else { &[] };
     for step in STEPS.iter().chain(long) {
         if without.iter().any(|name| name == step.name) {
             continue;
         }
         println!("== {}", step.name);
+        let begun = Instant::now();
         match step.run(root)? {
             Ended::LeftOut { install } => {
                 println!("{} was left out: not installed; to have it: {install}", step.name);
                 left_out.push(step.name);
             }
-            Ended::Passed => {}
+            Ended::Passed => times.push(format!("{} {} s", step.name, begun.elapsed().as_secs())),
         }
     }
+    println!("== times: {}", times.join(", "));
     match left_out.as_slice() {
         [] => println!("== every step passed"),
         names => println!("== every step that ran passed; left out: {}", names.join(", ")),
