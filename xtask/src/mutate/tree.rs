@@ -49,12 +49,14 @@ impl Tree {
     pub(super) fn copy(from: &Path, root: PathBuf, package: &Path) -> Result<Self, XtaskError> {
         copy_tracked(from, &root)?;
         let mut sources = Vec::new();
-        for entry in walkdir::WalkDir::new(root.join(package).join("src")).sort_by_file_name() {
+        let files = walkdir::WalkDir::new(root.join(package).join("src")).sort_by_file_name();
+        let is_product =
+            |entry: &walkdir::DirEntry| entry.path().file_stem().is_none_or(|stem| stem != "tests");
+        for entry in files.into_iter().filter_entry(is_product) {
             let path = entry.map_err(|error| unreadable(&root, error.into()))?.into_path();
             let is_rust = path.extension().is_some_and(|extension| extension == "rs");
             // The switch of an earlier copy is not part of the package.
-            let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
-            if is_rust && !is_test && !path.ends_with(SWITCH_FILE) {
+            if is_rust && !path.ends_with(SWITCH_FILE) {
                 sources.extend(read_source(&root, &path)?);
             }
         }
