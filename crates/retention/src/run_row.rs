@@ -155,14 +155,11 @@ pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
     if let Some(caller) = row.parent.clone().filter(is_there) {
         return RemoveError::Dispatched { run: row.run.clone(), caller };
     }
-    let called: Vec<&RunRow> = rows
-        .iter()
-        .filter(|other| other.run == row.run || is_below(rows, other, &row.run))
-        .collect();
-    if let Some(open) = called.iter().find(|row| row.is_open()) {
+    let tree: Vec<&RunRow> = rows.iter().filter(|other| is_in(rows, other, &row.run)).collect();
+    if let Some(open) = tree.iter().find(|row| row.is_open()) {
         return RemoveError::Open(open.run.clone());
     }
-    for earlier in called {
+    for earlier in tree {
         if let Some(by) = rows.iter().find(|later| later.follows.as_ref() == Some(&earlier.run)) {
             return RemoveError::Followed { run: earlier.run.clone(), by: by.run.clone() };
         }
@@ -170,13 +167,11 @@ pub fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
     RemoveError::Open(row.run.clone())
 }
 
-/// Returns whether a run is a descendant of `root`.
-fn is_below(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
+/// Returns whether a run is `root` or a descendant of it.
+fn is_in(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
     let caller = |row: &&RunRow| {
         let parent = row.parent.as_ref()?;
         rows.iter().find(|other| other.run == *parent)
     };
-    std::iter::successors(Some(row), caller)
-        .take(rows.len())
-        .any(|row| row.parent.as_ref() == Some(root))
+    std::iter::successors(Some(row), caller).take(rows.len()).any(|row| row.run == *root)
 }

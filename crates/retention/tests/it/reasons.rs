@@ -73,6 +73,14 @@ fn reason_names_what_keeps_a_run() {
         matches!(refused, RemoveError::Followed { run, by, .. }
             if (run.as_str(), by.as_str()) == ("run_1", "run_3"))
     });
+    let beside_an_open_run =
+        vec![row(0, None, None), open(unrelated()), row(3, None, Some("run_0"))];
+    check(beside_an_open_run, "run_0", &|refused| {
+        matches!(refused, RemoveError::Followed { run, by, .. }
+            if (run.as_str(), by.as_str()) == ("run_0", "run_3"))
+    });
+    let caller_has_gone = vec![row(1, Some("run_0"), None), row(3, None, Some("run_1"))];
+    check(caller_has_gone, "run_1", &|refused| matches!(refused, RemoveError::Followed { .. }));
     let last = vec![row(0, None, None), row(3, None, Some("run_0"))];
     assert!(delete_from(last, "run_3").is_ok(), "what follows nothing that stays");
 }
