@@ -99,6 +99,16 @@ pub(crate) async fn run(database: &AnyDatabase, typed: &str) -> Result<RunId, Cl
         LAST => list(RunFilter::new().roots()).await?,
         typed => list(RunFilter::new().id_prefix(typed)).await?,
     };
+    if begin.is_empty()
+        && typed != LAST
+        && let Some(queued) = database.find_queued(typed).await?
+    {
+        let hint = format!(
+            "`backstop queue list` shows it; `backstop queue cancel {queued}` takes it out of the queue"
+        );
+        return Err(CliError::usage(format!("run `{queued}` is queued: no worker has started it"))
+            .with_hint(hint));
+    }
     let newest = if begin.is_empty() { list(RunFilter::new()).await? } else { Vec::new() };
     IdKind::RUN.choose(typed, begin, newest).map(Into::into)
 }

@@ -93,6 +93,14 @@ impl AnyDatabase {
         }
     }
 
+    /// Returns a queued run whose id begins so; `None` for a file, which has no queue.
+    pub(crate) async fn find_queued(&self, begin: &str) -> Result<Option<RunId>, LogError> {
+        match self {
+            Self::Postgres(database) => Ok(database.queue().find(begin, 1).await?.pop()),
+            Self::Sqlite(_) => Ok(None),
+        }
+    }
+
     /// Returns the runs whose process died while they were running, each with the time of its last event.
     pub(crate) async fn interrupted_runs(&self) -> Result<BTreeMap<RunId, Timestamp>, LogError> {
         of_either!(self, database => database.interrupted_runs().await)

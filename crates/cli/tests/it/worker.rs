@@ -71,6 +71,10 @@ fn queued_runs_are_worked_on() {
     let late = bench.run(&late).ok().out.trim().to_owned();
     let listed = bench.run(&["queue", "list"]).ok().out;
     assert!(listed.contains(&run) && listed.contains("queued until "), "{listed}");
+    for command in [&["trace"][..], &["cancel", "--by", "ada"], &["resume"]] {
+        let refused = bench.run(&[command, &[&run]].concat());
+        refused.fails(2, &format!("`{run}` is queued: no worker has started it"));
+    }
 
     let worker = Worker::start(&bench, &["--json"]);
     let ended = || bench.run(&["runs", "--json"]).ok().out.matches("\"finished\"").count();
