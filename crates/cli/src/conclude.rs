@@ -140,7 +140,10 @@ impl ReportContext<'_> {
             |rest: &str| note(&format!("  {}", output::command(&format!("{rest}{store}"))));
         let stopped = !matches!(report.outcome, Outcome::Completed | Outcome::WaitingApproval);
         if stopped && let Some(resume) = continuation(report) {
-            note("go on with this run:");
+            note(match is_limited(&report.events) {
+                true => "resume this run when the spend limit has room again:",
+                false => "go on with this run:",
+            });
             command(&resume);
         } else if stopped {
             let agent =

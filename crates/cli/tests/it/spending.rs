@@ -61,6 +61,7 @@ fn second_run_of_the_day_is_refused() {
     // A larger budget of the run itself would not help.
     let said = bench.run(&["run", "agent.toml"]).err;
     assert!(said.contains("--reopen\n") && !said.contains("--budget"), "{said}");
+    assert!(said.contains("when the spend limit has room again:"), "{said}");
     assert!(said.contains(line), "{said}");
     bench.run(&["replay", "last"]).ok();
     bench.run(&["verify", "last"]).ok();
