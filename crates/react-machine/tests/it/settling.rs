@@ -5,12 +5,14 @@ use std::sync::Arc;
 use backstop_react_machine::*;
 use layer0::Timestamp;
 use layer0::event::*;
+use layer0::failure::Effect;
 use layer0::id::CallId;
 use layer0::message::Message;
-use layer0::stop::Stop;
+use layer0::stop::{Outcome, Stop};
+use layer0::usage::Usage;
 use serde_json::json;
 
-use crate::script::{Script, agent, ids};
+use crate::script::{Script, agent, dispatched, ids};
 use crate::world::{World, definition, started};
 
 fn resolved(call: &CallId, happened: bool) -> ToolResolved {
@@ -250,4 +252,27 @@ fn settled_call_stays_settled_after_a_crash() {
     let lost = world.machine.find_lost_steps();
     world.accept(MachineInput::fact(at, lost));
     world.refused(MachineInput::fact(at, resolved(&call, true)));
+}
+
+/// Spec: T14, O3. A child run without a record shows nothing of what it did, so that its call may have acted.
+#[test]
+fn unrecorded_child_leaves_its_call_unsettled() {
+    let unsettled_after = |unrecorded: bool, outcome: Outcome, effect: Option<Effect>| {
+        let mut script = Script::at_work(agent(), &["below"]);
+        let mut child = dispatched("c0", "run_a");
+        child.unrecorded = unrecorded;
+        script.take(child);
+        let mut returned = OperatorReturned::new("child", "run_a", outcome, None, Usage::default());
+        returned.effect = effect;
+        script.take(returned);
+        let mut failed = ToolResponded::success("c0", "below", json!("failed"), 1);
+        (failed.ok, failed.error) = (false, Some(ToolFailure::new("operator.other", "failed")));
+        script.take(failed);
+        script.machine.unsettled_calls().count()
+    };
+    assert_eq!(unsettled_after(true, Outcome::Failed, None), 1);
+    assert_eq!(unsettled_after(true, Outcome::Failed, Some(Effect::Unknown)), 1);
+    assert_eq!(unsettled_after(true, Outcome::Failed, Some(Effect::None)), 0);
+    assert_eq!(unsettled_after(true, Outcome::Completed, None), 0);
+    assert_eq!(unsettled_after(false, Outcome::Failed, None), 0, "its record shows what happened");
 }
