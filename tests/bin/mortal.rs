@@ -24,14 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use backstop::error_store::Store;
-use backstop::event_log::{
-    Batch, Claim, Cursor, EventFilter, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, LogError, OpenApproval, Record, RunFilter, RunSummary, Subscription,
-};
-use backstop::layer0::Timestamp;
+use backstop::event_log::{Batch, Claim, Log, LogError, Ports, Record, RunSummary};
 use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::failure::Chain;
-use backstop::layer0::id::{RunId, SessionId};
+use backstop::layer0::id::RunId;
 use backstop::layer0::stop::Stop;
 use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::react::{ReopenRequest, ResumeRequest};
@@ -145,8 +141,14 @@ impl Deadly {
     }
 }
 
-#[async_trait]
 impl EventLog for Deadly {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for Deadly {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
     }
@@ -171,44 +173,8 @@ impl EventLog for Deadly {
         self.log.records(run, from_seq).await
     }
 
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
-    }
-
     fn claim_new(&self, run: &RunId) -> Claim {
         self.log.claim_new(run)
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        self.log.read_feed(filter, cursor).await
-    }
-
-    fn watch_events(&self) -> EventWatch {
-        self.log.watch_events()
-    }
-
-    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
-        self.log.subscription(name).await
     }
 }
 

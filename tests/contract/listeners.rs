@@ -1,5 +1,6 @@
 //! The same run leaves the same record, whether or not it is listened to and however the answer comes.
 
+use backstop_event_log::Log;
 use std::sync::Arc;
 
 use backstop::{

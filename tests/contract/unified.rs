@@ -14,7 +14,7 @@ use backstop::{Anthropic, Bedrock, Gemini, OpenAi, OpenAiResponses, RunRequest, 
 use backstop::{
     LocalOrchestrator, Operator, Orchestrator, State, ToolContext, ToolError, read_events,
 };
-use backstop_event_log::RunFilter;
+use backstop_event_log::{RunFilter, Runs};
 use backstop_provider::{ModelRequest, OutputSchema, Provider};
 use backstop_testkit::{Loopback, Reply};
 use layer0::JsonText;

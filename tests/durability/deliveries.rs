@@ -1,11 +1,12 @@
 //! Behaviours in real processes, killed around every append of their subscriptions, and served again.
 
+use backstop_event_log::Runs;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 
 use backstop::event_log::{RunFilter, verify_run};
 use backstop::layer0::event::EventKind;
-use backstop::{Database, EventLog, read_events};
+use backstop::{Database, read_events};
 
 use super::kill::Folder;
 

@@ -1,6 +1,7 @@
 //! Workflows within a workflow in real processes, killed around every append of every record, and taken up
 //! again.
 
+use backstop_event_log::Runs;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 
@@ -8,7 +9,7 @@ use backstop::event_log::{RunFilter, verify_run};
 use backstop::layer0::event::EventKind;
 use backstop::orchestrator::{is_workflow, replay_workflow};
 use backstop::react::replay;
-use backstop::{Database, EventLog, read_events};
+use backstop::{Database, read_events};
 
 use super::kill::{Folder, of_calls, result};
 use super::tree::{ACTING, Records, added_up, is_interrupted};

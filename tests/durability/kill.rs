@@ -1,5 +1,6 @@
 //! A real process, killed for real around every append, and another one that goes on.
 
+use backstop_event_log::Log;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;

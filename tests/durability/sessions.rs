@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunFilter};
+use backstop_event_log::{Inbox, LogError, RunFilter, Runs};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
 use backstop_react::{
     Agent, AgentBuilder, AgentError, ForkRequest, RunOutcome, RunRequest, Source, replay,

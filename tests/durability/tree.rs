@@ -1,5 +1,6 @@
 //! A tree of agents in real processes, killed around every append of every record, and taken up again.
 
+use backstop_event_log::Runs;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 
@@ -7,7 +8,7 @@ use backstop::event_log::{RunFilter, RunSummary, verify_run};
 use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::usage::Usage;
 use backstop::react::replay;
-use backstop::{Database, EventLog, read_events};
+use backstop::{Database, read_events};
 
 use super::kill::{Folder, of_calls, result};
 

@@ -10,7 +10,7 @@ use backstop::layer0::id::RunId;
 use backstop::layer0::operator::Task;
 use backstop::{Enqueue, PostgresDatabase, read_events};
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunFilter, RunState};
+use backstop_event_log::{EventLog, Log, RunFilter, RunState, Runs};
 use backstop_testkit::PostgresServer;
 use sqlx::{Connection, PgConnection};
 

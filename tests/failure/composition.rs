@@ -19,7 +19,7 @@ use backstop::{
     Provider, RetryConfig, ScriptedAnswer, read_events,
 };
 
-use backstop_event_log::RunFilter;
+use backstop_event_log::{RunFilter, Runs};
 use backstop_provider::{ModelRequest, ModelResponse, ProviderError};
 use backstop_provider_http::Timeouts;
 use backstop_testkit::{Ending, Loopback, Reply};

@@ -8,7 +8,7 @@ use backstop::{
     EventLog, MemoryLog, OpenAi, Provider, RetryConfig, ScriptedAnswer, ScriptedProvider,
     read_events,
 };
-use backstop_event_log::RunFilter;
+use backstop_event_log::{RunFilter, Runs};
 use backstop_react::AgentBuilder;
 use backstop_testkit::{Chaos, Ending, Loopback, Reply};
 use serde_json::json;

@@ -1,5 +1,6 @@
 //! The row of a run: it says in every store what the run comes to by its record, and what its process answered.
 
+use backstop_event_log::{Log, Ports};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,13 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop::clock::{Clock, VirtualClock};
 use backstop::event_log::{
-    Batch, Claim, Decision, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunState, RunSummary,
+    Batch, Claim, Decision, InboxRequest, LogError, Record, RunState, RunSummary,
 };
 use backstop::layer0::JsonText;
 use backstop::layer0::Timestamp;
 use backstop::layer0::error::{OperatorError, OrchError};
-use backstop::layer0::id::{RunId, SessionId};
+use backstop::layer0::id::RunId;
 use backstop::layer0::operator::{Answer, Context, Task};
 use backstop::layer0::stop::Stop;
 use backstop::provider::{ModelRequest, ScriptedToolCall};
@@ -328,8 +328,14 @@ impl Checked {
     }
 }
 
-#[async_trait]
 impl EventLog for Checked {
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for Checked {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.0.claim(run).await
     }
@@ -349,24 +355,6 @@ impl EventLog for Checked {
     }
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.0.records(run, from_seq).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.0.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.0.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.0.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.0.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.0.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.0.watch_inbox(run)
     }
 }
 

@@ -7,8 +7,9 @@
 
 use std::env::temp_dir;
 
+use backstop::event_log::Log;
 use backstop::prelude::*;
-use backstop::{Durability, EventLog, ResumeRequest};
+use backstop::{Durability, ResumeRequest};
 use serde_json::json;
 
 /// Look a word up.

@@ -4,9 +4,10 @@
 
 use std::{env, sync::Arc};
 
+use backstop::event_log::Inbox;
 use backstop::layer0::operator::{Context, Task};
 use backstop::prelude::*;
-use backstop::{Durability, EventLog, Orchestrator, Sequence, Workflow};
+use backstop::{Durability, Orchestrator, Sequence, Workflow};
 
 /// Pay an invoice.
 #[tool(approval)]

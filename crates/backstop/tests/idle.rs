@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use backstop::{Agent, AgentBuilder, Database, EventLog, Provider, ScriptedProvider, tool};
+use backstop::event_log::Log;
+use backstop::{Agent, AgentBuilder, Database, Provider, ScriptedProvider, tool};
 
 /// Adds.
 #[tool]

@@ -9,7 +9,7 @@ use crate::{EventLog, LogError, RunSummary};
 ///
 /// # Errors
 ///
-/// As [`EventLog::summary`].
+/// As [`Log::summary`](crate::Log::summary).
 ///
 /// # Cancel safety
 ///

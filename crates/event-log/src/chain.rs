@@ -175,7 +175,7 @@ mod tests {
     use layer0::{JsonText, Timestamp};
 
     use super::*;
-    use crate::{EventLog, MemoryLog, RunWriter, Seed, read_records};
+    use crate::{Erasures, EventLog, MemoryLog, RunWriter, Seals, Seed, read_records};
 
     /// Writes the record of the golden vectors, and returns it in the format of `trace --json`.
     async fn golden(key: Option<&str>, erased: Option<u64>) -> String {

@@ -62,7 +62,7 @@ impl InboxReader {
     ///
     /// # Errors
     ///
-    /// As [`EventLog::inbox`].
+    /// As [`Inbox::inbox`](crate::Inbox::inbox).
     ///
     /// # Cancel safety
     ///

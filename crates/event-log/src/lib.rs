@@ -1,14 +1,15 @@
 //! The durable record of runs: events are appended before actions, chained by hashes and folded into a summary.
 //!
-//! An [`EventLog`] stores [`Record`]s. A [`RunWriter`] is the only writer of a run: it numbers and seals events, and
-//! appends them to the log in one batch. Records are verified against the hash chain before they are trusted.
-//! [`follow`] returns events as any process appends them.
+//! An [`EventLog`] stores [`Record`]s; it is a set of [ports](Ports), traits with one role each. A [`RunWriter`] is the
+//! only writer of a run: it numbers and seals events, and appends them to the log in one batch. Records are verified
+//! against the hash chain before they are trusted. [`follow`] returns events as any process appends them.
 //!
 //! This crate never decides which events are recorded; the machine and the driver do.
 
 mod account;
 mod approval;
 mod attempts;
+mod batch;
 mod callers;
 mod chain;
 mod claim;
@@ -25,10 +26,11 @@ mod inbox;
 mod inbox_reader;
 mod known_end;
 mod lease;
-mod log;
 mod memory;
 mod pattern;
 mod patterns;
+mod ports;
+mod read;
 mod record;
 mod seal;
 mod secret;
@@ -47,6 +49,7 @@ mod writer;
 pub use account::account_scope;
 pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use attempts::FailedAttempts;
+pub use batch::Batch;
 pub use callers::open_root;
 pub use chain::{Verifier, verify};
 pub use claim::Claim;
@@ -62,10 +65,14 @@ pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use inbox_reader::InboxReader;
 pub use known_end::{Incarnation, KnownEnd, KnownEnds, LostRun};
 pub use lease::{ActionGuard, Lease, begin_work, while_it_lasts};
-pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;
 pub use pattern::{MAX_CONDITIONS, MAX_PATTERN_CHARS, Pattern, PatternError};
 pub use patterns::{MAX_PATTERNS, Patterns};
+pub use ports::{
+    Erasures, EventFeed, EventLog, Inbox, Log, LostTails, Ports, Runs, Seals, Subscriptions,
+    Transcripts,
+};
+pub use read::{read_events, read_records};
 pub use record::{Payload, Record};
 pub use seal::{KeptRow, RowSeal, RunSeals};
 pub use secret::{LogKey, Seed};

@@ -11,15 +11,16 @@ use layer0::event::EventKind;
 use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 
 use crate::{
-    ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
-    FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, KeyBinding,
-    LogError, LogKey, OpenApproval, Payload, Record, RunFilter, RunSummary, StartKey, StartKeys,
-    Subscription, TranscriptPart, is_segment,
+    ApprovalChange, Batch, Claim, Cursor, Erasures, EventFeed, EventFilter, EventLog, EventWatch,
+    EventWatches, FeedPage, FeedRecord, Inbox, InboxMessage, InboxRequest, InboxWatch,
+    InboxWatches, KeyBinding, Log, LogError, LogKey, OpenApproval, Payload, Ports, Record,
+    RunFilter, RunSummary, Runs, Seals, StartKey, StartKeys, Subscription, Subscriptions,
+    TranscriptPart, Transcripts, is_segment,
 };
 
 use self::keys::KeyTable;
 use self::sessions::Sessions;
-use self::transcripts::Transcripts;
+use self::transcripts::TranscriptTable;
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
@@ -46,7 +47,7 @@ struct RunTable {
     last_message: u64,
     /// Number of erased events.
     erasures: u64,
-    transcripts: Transcripts,
+    transcripts: TranscriptTable,
 }
 
 #[derive(Debug)]
@@ -347,12 +348,28 @@ impl StartKeys for MemoryLog {
     }
 }
 
-#[async_trait]
 impl EventLog for MemoryLog {
+    fn ports(&self) -> Ports<'_> {
+        Ports::new(self)
+            .seals(self)
+            .feed(self)
+            .subscriptions(self)
+            .runs(self)
+            .inbox(self)
+            .erasures(self)
+            .transcripts(self)
+    }
+}
+
+#[async_trait]
+impl Seals for MemoryLog {
     fn key(&self) -> Option<&LogKey> {
         self.key.as_ref()
     }
+}
 
+#[async_trait]
+impl Log for MemoryLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let mut runs = self.lock();
         if runs.claimed.contains_key(run) {
@@ -395,7 +412,10 @@ impl EventLog for MemoryLog {
         let before = usize::try_from(from_seq.saturating_sub(1)).unwrap_or(usize::MAX);
         Ok(records.get(before..).unwrap_or_default().to_vec())
     }
+}
 
+#[async_trait]
+impl EventFeed for MemoryLog {
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
         self.lock().feed(filter, cursor)
     }
@@ -403,7 +423,10 @@ impl EventLog for MemoryLog {
     fn watch_events(&self) -> EventWatch {
         self.event_watches.watch()
     }
+}
 
+#[async_trait]
+impl Subscriptions for MemoryLog {
     async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
         Ok(self.lock().subscriptions.get(name).cloned())
     }
@@ -411,7 +434,10 @@ impl EventLog for MemoryLog {
     async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
         Ok(self.lock().subscriptions.values().cloned().collect())
     }
+}
 
+#[async_trait]
+impl Runs for MemoryLog {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let runs = self.lock();
         let mut summaries: Vec<RunSummary> = runs
@@ -432,7 +458,10 @@ impl EventLog for MemoryLog {
         let last = runs.sessions.last(session).and_then(|last| runs.by_id.get(last));
         Ok(last.map(|kept| kept.summary.clone()))
     }
+}
 
+#[async_trait]
+impl Inbox for MemoryLog {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         let runs = self.lock();
         let mut open: Vec<OpenApproval> = runs
@@ -464,6 +493,13 @@ impl EventLog for MemoryLog {
         Ok(self.lock().by_id.get(run).map(|kept| kept.inbox.clone()).unwrap_or_default())
     }
 
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.watches.watch(run)
+    }
+}
+
+#[async_trait]
+impl Erasures for MemoryLog {
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
         let mut runs = self.lock();
         if runs.claimed.contains_key(run) {
@@ -491,7 +527,10 @@ impl EventLog for MemoryLog {
     async fn erasures(&self) -> Result<Option<u64>, LogError> {
         Ok(Some(self.lock().erasures))
     }
+}
 
+#[async_trait]
+impl Transcripts for MemoryLog {
     async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
         let runs = self.lock();
         Ok(runs.transcripts.read(until, |part| runs.is_current(part)))
@@ -510,9 +549,5 @@ impl EventLog for MemoryLog {
             }
         }
         Ok(())
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.watches.watch(run)
     }
 }

@@ -113,7 +113,7 @@ impl StuckReason {
 ///
 /// # Errors
 ///
-/// As [`EventLog::summary`].
+/// As [`Log::summary`](crate::Log::summary).
 ///
 /// # Cancel safety
 ///

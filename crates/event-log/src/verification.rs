@@ -8,10 +8,11 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
 use self::left::LostParts;
-use self::seals::Seals;
+use self::seals::SealCheck;
 pub use self::unchecked::UncheckedParts;
+use crate::EventLog;
 use crate::fold::{RowRules, last_failure_before};
-use crate::log::{EventLog, read_verified_records};
+use crate::read::read_verified_records;
 use crate::{LogError, Record, RunSummary};
 
 /// The result of a successful verification.
@@ -54,7 +55,7 @@ pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, Log
     }
     let unchecked = match (log.key(), is_keyed(&events, &summary)) {
         (Some(key), true) => match log.seals(run).await? {
-            Some(seals) => Seals { run, key, seals }.check(&events, &erased, &summary)?,
+            Some(seals) => SealCheck { run, key, seals }.check(&events, &erased, &summary)?,
             None => UncheckedParts::default(),
         },
         _ => UncheckedParts::default(),

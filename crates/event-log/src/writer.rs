@@ -184,13 +184,13 @@ impl RunWriter {
     ///
     /// # Errors
     ///
-    /// As [`EventLog::append`], [`LogError::Unreadable`] for an event that could not be read back, and
+    /// As [`Log::append`](crate::Log::append), [`LogError::Unreadable`] for an event that could not be read back, and
     /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have. The writer's chain is
     /// then ahead of the log's, so that the writer is closed: every later append is [`LogError::WriterClosed`].
     ///
     /// # Cancel safety
     ///
-    /// As [`EventLog::append`]; the writer is closed afterwards.
+    /// As [`Log::append`](crate::Log::append); the writer is closed afterwards.
     pub async fn commit(&mut self) -> Result<Drain<'_, Event>, LogError> {
         if self.events.is_empty() && self.batch.records.is_empty() {
             return Ok(self.events.drain(..));

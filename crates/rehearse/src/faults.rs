@@ -9,12 +9,8 @@ use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
     ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, StoredError,
 };
-use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSummary,
-};
+use backstop_event_log::{Batch, Claim, EventLog, Log, LogError, Ports, Record, RunSummary};
 use layer0::Timestamp;
-use layer0::event::LostTail;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
 use crate::marks::{Marks, ReachMark};
@@ -43,46 +39,20 @@ impl FaultyLog {
     }
 }
 
-#[async_trait]
 impl EventLog for FaultyLog {
-    fn key(&self) -> Option<&LogKey> {
-        self.log.key()
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self)
     }
+}
 
+#[async_trait]
+impl Log for FaultyLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
     }
 
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        self.log.claim_with_loss(run).await
-    }
-
-    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
-        self.log.lost_tails().await
-    }
-
     fn claim_new(&self, run: &RunId) -> Claim {
         self.log.claim_new(run)
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -99,18 +69,6 @@ impl EventLog for FaultyLog {
 
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.log.records(run, from_seq).await
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        self.log.read_feed(filter, cursor).await
-    }
-
-    fn watch_events(&self) -> EventWatch {
-        self.log.watch_events()
-    }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
     }
 }
 

@@ -13,8 +13,9 @@ use backstop_error_store::{
     StoredError,
 };
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, Cursor, Erasures, EventFeed, EventFilter, EventLog, EventWatch, FeedPage, Inbox,
+    InboxMessage, InboxRequest, InboxWatch, Log, LogError, LostRun, LostTails, OpenApproval, Ports,
+    Record, RunFilter, RunSummary, Runs,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -79,26 +80,16 @@ impl Wake for Unpark {
     }
 }
 
-#[async_trait]
 impl EventLog for Waited<Arc<dyn EventLog>> {
-    fn key(&self) -> Option<&LogKey> {
-        self.store.key()
+    fn ports(&self) -> Ports<'_> {
+        Ports::new(self).lost_tails(self).feed(self).runs(self).inbox(self).erasures(self)
     }
+}
 
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        self.wait(self.store.erase(run, seq)).await
-    }
-
+#[async_trait]
+impl Log for Waited<Arc<dyn EventLog>> {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.wait(self.store.claim(run)).await
-    }
-
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        self.wait(self.store.claim_with_loss(run)).await
-    }
-
-    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
-        self.wait(self.store.lost_tails()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
@@ -106,10 +97,55 @@ impl EventLog for Waited<Arc<dyn EventLog>> {
         self.store.claim_new(run)
     }
 
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.wait(self.store.append(batch)).await
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.wait(self.store.summary(run)).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.wait(self.store.records(run, from_seq)).await
+    }
+}
+
+#[async_trait]
+impl LostTails for Waited<Arc<dyn EventLog>> {
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.wait(self.store.claim_with_loss(run)).await
+    }
+
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        self.wait(self.store.lost_tails()).await
+    }
+}
+
+#[async_trait]
+impl EventFeed for Waited<Arc<dyn EventLog>> {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.wait(self.store.read_feed(filter, cursor)).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        let _in_store = self.runtime.enter();
+        self.store.watch_events()
+    }
+}
+
+#[async_trait]
+impl Runs for Waited<Arc<dyn EventLog>> {
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
         self.wait(self.store.last_root(session)).await
     }
 
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.wait(self.store.runs(filter)).await
+    }
+}
+
+#[async_trait]
+impl Inbox for Waited<Arc<dyn EventLog>> {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.wait(self.store.open_approvals()).await
     }
@@ -126,30 +162,16 @@ impl EventLog for Waited<Arc<dyn EventLog>> {
         let _in_store = self.runtime.enter();
         self.store.watch_inbox(run)
     }
+}
 
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        self.wait(self.store.append(batch)).await
+#[async_trait]
+impl Erasures for Waited<Arc<dyn EventLog>> {
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        self.wait(self.store.erase(run, seq)).await
     }
 
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.wait(self.store.summary(run)).await
-    }
-
-    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.wait(self.store.records(run, from_seq)).await
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        self.wait(self.store.read_feed(filter, cursor)).await
-    }
-
-    fn watch_events(&self) -> EventWatch {
-        let _in_store = self.runtime.enter();
-        self.store.watch_events()
-    }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.wait(self.store.runs(filter)).await
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        self.wait(self.store.erasures()).await
     }
 }
 

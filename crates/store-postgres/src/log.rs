@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KeyBinding, KnownEnd, Lease,
-    LogError, LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary,
-    StartKey, StartKeys, Subscription, TranscriptPart, verify,
+    AttemptFilter, Batch, Claim, Cursor, Erasures, EventFeed, EventFilter, EventLog, EventWatch,
+    FailedAttempts, FeedPage, Inbox, InboxMessage, InboxRequest, InboxWatch, Incarnation,
+    KeyBinding, KnownEnd, Lease, Log, LogError, LogKey, LostRun, LostTails, OpenApproval, Ports,
+    Record, RunFilter, RunSeals, RunState, RunSummary, Runs, Seals, StartKey, StartKeys,
+    Subscription, Subscriptions, TranscriptPart, Transcripts, verify,
 };
 use layer0::Timestamp;
 use layer0::event::LostTail;
@@ -193,42 +194,28 @@ fn read_only() -> LogError {
     LogError::Failed("the database was opened for reading".into())
 }
 
-#[async_trait]
 impl EventLog for PostgresLog {
-    fn key(&self) -> Option<&LogKey> {
-        self.0.log_key()
+    fn ports(&self) -> Ports<'_> {
+        Ports::new(self)
+            .lost_tails(self)
+            .seals(self)
+            .feed(self)
+            .subscriptions(self)
+            .runs(self)
+            .inbox(self)
+            .erasures(self)
+            .transcripts(self)
     }
+}
 
-    fn seals_rows(&self) -> bool {
-        self.0.log_key().is_some()
-    }
-
-    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
-        match self.key() {
-            Some(key) => seals::read(self.0.pool(), run, key).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
+#[async_trait]
+impl Log for PostgresLog {
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         Some(Arc::new(ClaimLease::without_run(Arc::clone(self.0.owner()))))
     }
 
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        let _claim = self.claim(run).await?;
-        erasure::erase(&self.0, run, seq).await
-    }
-
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         Ok(self.claim_run(run, false).await?.0)
-    }
-
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        self.claim_run(run, true).await
-    }
-
-    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
-        lost_tails::all(self.0.pool()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
@@ -242,75 +229,6 @@ impl EventLog for PostgresLog {
             // Its first append is refused.
             None => Claim::new(epoch, ()),
         }
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        let row = sqlx::query(
-            "SELECT * FROM backstop.runs \
-             WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1",
-        )
-        .bind(&*encode_text(session.as_str()))
-        .fetch_optional(&mut *self.0.pool().lend().await?)
-        .await
-        .map_err(Fault::from)?;
-        match row {
-            Some(row) => self.last_summary(&row).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        approvals::open(self.0.pool()).await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        if self.0.writer().is_none() {
-            return Err(read_only());
-        }
-        let sent = SubmittedRequest { request, by: by.to_owned(), at };
-        let run = transact(self.0.pool(), self.0.options().patience, &sent).await?;
-        if let Some(run) = &run {
-            self.0.lookout().watches.inboxes.ring(run);
-            self.0.lookout().wrote.notify_one();
-        }
-        Ok(run.is_some())
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        inbox::rows(self.0.pool(), run, self.0.lookout()).await
-    }
-
-    async fn erasures(&self) -> Result<Option<u64>, LogError> {
-        erasure::count(self.0.pool()).await.map(Some)
-    }
-
-    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
-        transcripts::read(self.0.pool(), until).await
-    }
-
-    async fn keep_transcript(
-        &self,
-        parts: Vec<TranscriptPart>,
-        erasures: u64,
-    ) -> Result<(), LogError> {
-        let (pool, patience) = (self.0.for_writing()?, self.0.options().patience);
-        transact(pool, patience, &KeepTranscript { parts: &parts, erasures }).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        let watch = self.0.lookout().watches.inboxes.watch(run);
-        self.0.lookout().look(self.0.pool());
-        watch
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        feed::read(self.0.pool(), filter, cursor).await
-    }
-
-    fn watch_events(&self) -> EventWatch {
-        let watch = self.0.lookout().watches.events.watch();
-        self.0.lookout().look(self.0.pool());
-        watch
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -371,14 +289,52 @@ impl EventLog for PostgresLog {
         .map_err(Fault::from)?;
         rows.iter().map(decode_record).collect()
     }
+}
 
-    async fn failed_attempts(
-        &self,
-        filter: AttemptFilter,
-    ) -> Result<Vec<FailedAttempts>, LogError> {
-        runs::failed_attempts(self.0.pool(), &filter).await
+#[async_trait]
+impl LostTails for PostgresLog {
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.claim_run(run, true).await
     }
 
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        lost_tails::all(self.0.pool()).await
+    }
+}
+
+#[async_trait]
+impl Seals for PostgresLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.0.log_key()
+    }
+
+    fn seals_rows(&self) -> bool {
+        self.0.log_key().is_some()
+    }
+
+    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
+        match self.key() {
+            Some(key) => seals::read(self.0.pool(), run, key).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+#[async_trait]
+impl EventFeed for PostgresLog {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        feed::read(self.0.pool(), filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        let watch = self.0.lookout().watches.events.watch();
+        self.0.lookout().look(self.0.pool());
+        watch
+    }
+}
+
+#[async_trait]
+impl Subscriptions for PostgresLog {
     async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
         subscriptions::find(self.0.pool(), name).await
     }
@@ -386,11 +342,94 @@ impl EventLog for PostgresLog {
     async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
         subscriptions::all(self.0.pool()).await
     }
+}
+
+#[async_trait]
+impl Runs for PostgresLog {
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        let row = sqlx::query(
+            "SELECT * FROM backstop.runs \
+             WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1",
+        )
+        .bind(&*encode_text(session.as_str()))
+        .fetch_optional(&mut *self.0.pool().lend().await?)
+        .await
+        .map_err(Fault::from)?;
+        match row {
+            Some(row) => self.last_summary(&row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn failed_attempts(
+        &self,
+        filter: &AttemptFilter,
+    ) -> Result<Option<Vec<FailedAttempts>>, LogError> {
+        runs::failed_attempts(self.0.pool(), filter).await.map(Some)
+    }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.pool(), &filter).await?;
         // A changed row does not hide the others, and is listed itself.
         Ok(rows.iter().map(|row| decode_summary(row).unwrap_or_else(|_| unreadable(row))).collect())
+    }
+}
+
+#[async_trait]
+impl Inbox for PostgresLog {
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        approvals::open(self.0.pool()).await
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        if self.0.writer().is_none() {
+            return Err(read_only());
+        }
+        let sent = SubmittedRequest { request, by: by.to_owned(), at };
+        let run = transact(self.0.pool(), self.0.options().patience, &sent).await?;
+        if let Some(run) = &run {
+            self.0.lookout().watches.inboxes.ring(run);
+            self.0.lookout().wrote.notify_one();
+        }
+        Ok(run.is_some())
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        inbox::rows(self.0.pool(), run, self.0.lookout()).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        let watch = self.0.lookout().watches.inboxes.watch(run);
+        self.0.lookout().look(self.0.pool());
+        watch
+    }
+}
+
+#[async_trait]
+impl Erasures for PostgresLog {
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _claim = self.claim(run).await?;
+        erasure::erase(&self.0, run, seq).await
+    }
+
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        erasure::count(self.0.pool()).await.map(Some)
+    }
+}
+
+#[async_trait]
+impl Transcripts for PostgresLog {
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        transcripts::read(self.0.pool(), until).await
+    }
+
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        let (pool, patience) = (self.0.for_writing()?, self.0.options().patience);
+        transact(pool, patience, &KeepTranscript { parts: &parts, erasures }).await
     }
 }
 

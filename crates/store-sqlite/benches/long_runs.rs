@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, RunWriter, Seed};
+use backstop_event_log::{EventLog, Log, RunWriter, Seed};
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_react::{Agent, Budget, Limits};
 use backstop_store_sqlite::{Database, Durability, SqliteLog};

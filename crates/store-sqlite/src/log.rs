@@ -3,10 +3,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{
-    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
-    FeedPage, InboxMessage, InboxRequest, InboxWatch, Incarnation, KeyBinding, KnownEnd, LogError,
-    LogKey, LostRun, OpenApproval, Record, RunFilter, RunSeals, RunState, RunSummary, StartKey,
-    StartKeys, Subscription, Terms, TranscriptPart, verify,
+    AttemptFilter, Batch, Claim, Cursor, Erasures, EventFeed, EventFilter, EventLog, EventWatch,
+    FailedAttempts, FeedPage, Inbox, InboxMessage, InboxRequest, InboxWatch, Incarnation,
+    KeyBinding, KnownEnd, Log, LogError, LogKey, LostRun, LostTails, OpenApproval, Ports, Record,
+    RunFilter, RunSeals, RunState, RunSummary, Runs, Seals, StartKey, StartKeys, Subscription,
+    Subscriptions, Terms, TranscriptPart, Transcripts, verify,
 };
 use layer0::event::LostTail;
 use layer0::id::{RunId, SessionId};
@@ -212,38 +213,24 @@ const LINKED: &str = chain!("SELECT * FROM chain ORDER BY id");
 const ALL: &str = "SELECT * FROM events \
     WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq";
 
-#[async_trait]
 impl EventLog for SqliteLog {
-    fn key(&self) -> Option<&LogKey> {
-        self.0.log_key()
+    fn ports(&self) -> Ports<'_> {
+        Ports::new(self)
+            .lost_tails(self)
+            .seals(self)
+            .feed(self)
+            .subscriptions(self)
+            .runs(self)
+            .inbox(self)
+            .erasures(self)
+            .transcripts(self)
     }
+}
 
-    fn seals_rows(&self) -> bool {
-        self.0.log_key().is_some()
-    }
-
-    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
-        match self.key() {
-            Some(key) => seals::read(self.0.readers(), run, key).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        let _claim = self.claim(run).await?;
-        erasure::erase(&self.0, run, seq).await
-    }
-
+#[async_trait]
+impl Log for SqliteLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         Ok(self.claim_run(run, false).await?.0)
-    }
-
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        self.claim_run(run, true).await
-    }
-
-    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
-        lost_tails::all(self.0.readers()).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
@@ -254,69 +241,6 @@ impl EventLog for SqliteLog {
             // Its first append is refused.
             None => Claim::new(epoch, ()),
         }
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        let row = sqlx::query(concat!(
-            runs!(),
-            "WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1"
-        ))
-        .bind(session.as_str())
-        .fetch_optional(self.0.readers())
-        .await
-        .map_err(Fault::from)?;
-        match row {
-            Some(row) => self.last_summary(&row).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        approvals::open(self.0.readers()).await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        let writer = self.0.writer().ok_or_else(read_only)?;
-        let run = writer.send(SubmittedRequest { request, by: by.to_owned(), at }).await?;
-        Ok(run.is_some())
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        inbox::read(self.0.readers(), run, self.0.lookout()).await
-    }
-
-    async fn erasures(&self) -> Result<Option<u64>, LogError> {
-        store_row::count_erasures(self.0.readers()).await
-    }
-
-    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
-        transcripts::read(self.0.readers(), until).await
-    }
-
-    async fn keep_transcript(
-        &self,
-        parts: Vec<TranscriptPart>,
-        erasures: u64,
-    ) -> Result<(), LogError> {
-        let writer = self.0.writer().ok_or_else(read_only)?;
-        writer.perform(KeepTranscript { parts, erasures }).await?;
-        Ok(())
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        let watch = self.0.lookout().watches.inboxes.watch(run);
-        self.look_out();
-        watch
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        feed::read(&self.0, filter, cursor).await
-    }
-
-    fn watch_events(&self) -> EventWatch {
-        let watch = self.0.lookout().watches.events.watch();
-        self.look_out();
-        watch
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -385,14 +309,52 @@ impl EventLog for SqliteLog {
         // The rows were changed; the remaining rows show which one.
         self.select(ALL, run, from_seq).await
     }
+}
 
-    async fn failed_attempts(
-        &self,
-        filter: AttemptFilter,
-    ) -> Result<Vec<FailedAttempts>, LogError> {
-        runs::failed_attempts(self.0.readers(), &filter).await
+#[async_trait]
+impl LostTails for SqliteLog {
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        self.claim_run(run, true).await
     }
 
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        lost_tails::all(self.0.readers()).await
+    }
+}
+
+#[async_trait]
+impl Seals for SqliteLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.0.log_key()
+    }
+
+    fn seals_rows(&self) -> bool {
+        self.0.log_key().is_some()
+    }
+
+    async fn seals(&self, run: &RunId) -> Result<Option<RunSeals>, LogError> {
+        match self.key() {
+            Some(key) => seals::read(self.0.readers(), run, key).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+#[async_trait]
+impl EventFeed for SqliteLog {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        feed::read(&self.0, filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        let watch = self.0.lookout().watches.events.watch();
+        self.look_out();
+        watch
+    }
+}
+
+#[async_trait]
+impl Subscriptions for SqliteLog {
     async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
         subscriptions::find(self.0.readers(), name).await
     }
@@ -400,11 +362,88 @@ impl EventLog for SqliteLog {
     async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
         subscriptions::all(self.0.readers()).await
     }
+}
+
+#[async_trait]
+impl Runs for SqliteLog {
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        let row = sqlx::query(concat!(
+            runs!(),
+            "WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1"
+        ))
+        .bind(session.as_str())
+        .fetch_optional(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        match row {
+            Some(row) => self.last_summary(&row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn failed_attempts(
+        &self,
+        filter: &AttemptFilter,
+    ) -> Result<Option<Vec<FailedAttempts>>, LogError> {
+        runs::failed_attempts(self.0.readers(), filter).await.map(Some)
+    }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = runs::list(self.0.readers(), &filter).await?;
         // A changed row does not hide the others, and is listed itself.
         Ok(rows.iter().map(|row| decode_summary(row).unwrap_or_else(|_| unreadable(row))).collect())
+    }
+}
+
+#[async_trait]
+impl Inbox for SqliteLog {
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        approvals::open(self.0.readers()).await
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let run = writer.send(SubmittedRequest { request, by: by.to_owned(), at }).await?;
+        Ok(run.is_some())
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        inbox::read(self.0.readers(), run, self.0.lookout()).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        let watch = self.0.lookout().watches.inboxes.watch(run);
+        self.look_out();
+        watch
+    }
+}
+
+#[async_trait]
+impl Erasures for SqliteLog {
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _claim = self.claim(run).await?;
+        erasure::erase(&self.0, run, seq).await
+    }
+
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        store_row::count_erasures(self.0.readers()).await
+    }
+}
+
+#[async_trait]
+impl Transcripts for SqliteLog {
+    async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
+        transcripts::read(self.0.readers(), until).await
+    }
+
+    async fn keep_transcript(
+        &self,
+        parts: Vec<TranscriptPart>,
+        erasures: u64,
+    ) -> Result<(), LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        writer.perform(KeepTranscript { parts, erasures }).await?;
+        Ok(())
     }
 }
 

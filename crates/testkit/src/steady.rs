@@ -3,8 +3,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_clock::VirtualClock;
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, InboxWatches, Lease, LogError, OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, Cursor, EventFeed, EventFilter, EventLog, EventWatch, FeedPage, Inbox,
+    InboxMessage, InboxRequest, InboxWatch, InboxWatches, Lease, Log, LogError, OpenApproval,
+    Ports, Record, RunFilter, RunSummary, Runs,
 };
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 /// use std::sync::Arc;
 ///
 /// use backstop_clock::VirtualClock;
-/// use backstop_event_log::{EventLog, MemoryLog};
+/// use backstop_event_log::{Log, MemoryLog};
 /// use backstop_testkit::SteadyLog;
 ///
 /// let clock = VirtualClock::starting_at(Default::default());
@@ -80,8 +81,14 @@ impl Lease for LosableLease {
     }
 }
 
-#[async_trait]
 impl EventLog for SteadyLog {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self).feed(self).runs(self).inbox(self)
+    }
+}
+
+#[async_trait]
+impl Log for SteadyLog {
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         Some(self.own_lease())
     }
@@ -113,6 +120,10 @@ impl EventLog for SteadyLog {
         let _hold = self.clock.hold();
         self.log.records(run, from_seq).await
     }
+}
+
+#[async_trait]
+impl EventFeed for SteadyLog {
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
         let _hold = self.clock.hold();
         self.log.read_feed(filter, cursor).await
@@ -120,6 +131,10 @@ impl EventLog for SteadyLog {
     fn watch_events(&self) -> EventWatch {
         self.log.watch_events()
     }
+}
+
+#[async_trait]
+impl Runs for SteadyLog {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let _hold = self.clock.hold();
         self.log.runs(filter).await
@@ -128,6 +143,10 @@ impl EventLog for SteadyLog {
         let _hold = self.clock.hold();
         self.log.last_root(session).await
     }
+}
+
+#[async_trait]
+impl Inbox for SteadyLog {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         let _hold = self.clock.hold();
         self.log.open_approvals().await

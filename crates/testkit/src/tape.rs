@@ -2,12 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary,
-};
-use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
+use backstop_event_log::{Batch, Claim, EventLog, Log, LogError, Ports, Record, RunSummary};
+use layer0::id::RunId;
 
 /// A log that stores its appends, in order. Each prefix of them is the record of a process that died at that point; see
 /// [`append_all`].
@@ -77,8 +73,14 @@ pub async fn append_all(batches: &[Batch], log: &dyn EventLog) {
     }
 }
 
-#[async_trait]
 impl EventLog for Tape {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for Tape {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
     }
@@ -95,23 +97,5 @@ impl EventLog for Tape {
     }
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.log.records(run, from_seq).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError,
-    OpenApproval, Record, RunFilter, RunSummary,
+    ApprovalChange, Batch, Claim, EventLog, Inbox, InboxMessage, InboxRequest, InboxWatch, Log,
+    LogError, OpenApproval, Ports, Record, RunSummary,
 };
 use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
-use layer0::id::{ApprovalId, RunId, SessionId};
+use layer0::id::{ApprovalId, RunId};
 
 super::defects! {
     AcceptsAnyId => refuses_an_unknown_approval,
@@ -106,8 +106,14 @@ impl Defective {
     }
 }
 
-#[async_trait]
 impl EventLog for Defective {
+    fn ports(&self) -> Ports<'_> {
+        self.sound.ports().log(self).inbox(self)
+    }
+}
+
+#[async_trait]
+impl Log for Defective {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.sound.claim(run).await
     }
@@ -143,15 +149,10 @@ impl EventLog for Defective {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.sound.records(run, from_seq).await
     }
+}
 
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.sound.runs(filter).await
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.last_root(session).await
-    }
-
+#[async_trait]
+impl Inbox for Defective {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         let mut open = self.sound.open_approvals().await?;
         let noted = self.noted.lock().unwrap();

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches, FeedPage, InboxMessage,
-    InboxRequest, InboxWatch, LogError, OpenApproval, Record, RunFilter, RunSummary,
+    Cursor, EventFeed, EventFilter, EventLog, EventWatch, EventWatches, FeedPage, LogError, Ports,
 };
 use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
 
 super::defects! {
     AcceptsAnyMark => refuses_a_cursor_of_another_log,
@@ -69,8 +67,14 @@ impl Defective {
     }
 }
 
-#[async_trait]
 impl EventLog for Defective {
+    fn ports(&self) -> Ports<'_> {
+        self.sound.ports().feed(self)
+    }
+}
+
+#[async_trait]
+impl EventFeed for Defective {
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
         let mut wanted = filter.clone();
         match self.defect {
@@ -129,53 +133,5 @@ impl EventLog for Defective {
             D::NeverWakes => EventWatches::default().watch(),
             _ => self.sound.watch_events(),
         }
-    }
-
-    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.sound.claim(run).await
-    }
-
-    fn claim_new(&self, run: &RunId) -> Claim {
-        self.sound.claim_new(run)
-    }
-
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        self.sound.append(batch).await
-    }
-
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.summary(run).await
-    }
-
-    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.sound.records(run, from_seq).await
-    }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.sound.runs(filter).await
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.sound.open_approvals().await
-    }
-
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        self.sound.erase(run, seq).await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.sound.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.sound.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.sound.watch_inbox(run)
     }
 }

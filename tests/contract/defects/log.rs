@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    AttemptFilter, Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch,
-    InboxWatches, LogError, OpenApproval, Payload, Record, RunFilter, RunSummary,
+    AttemptFilter, Batch, Claim, Erasures, EventLog, FailedAttempts, Inbox, InboxMessage,
+    InboxRequest, InboxWatch, InboxWatches, Log, LogError, OpenApproval, Payload, Ports, Record,
+    RunFilter, RunSummary, Runs,
 };
 use backstop_testkit::contract::{self, Suite};
 use layer0::Timestamp;
@@ -345,8 +346,14 @@ impl Defective {
     }
 }
 
-#[async_trait]
 impl EventLog for Defective {
+    fn ports(&self) -> Ports<'_> {
+        self.sound.ports().log(self).runs(self).inbox(self).erasures(self)
+    }
+}
+
+#[async_trait]
+impl Log for Defective {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         if self.is(D::ClaimNeverEnds) && !self.noted.lock().unwrap().claimed.insert(run.clone()) {
             return Err(LogError::Claimed(run.clone()));
@@ -408,12 +415,15 @@ impl EventLog for Defective {
         let records = self.sound.records(run, from).await?;
         Ok(records.into_iter().map(|record| self.record(record)).collect())
     }
+}
 
+#[async_trait]
+impl Runs for Defective {
     async fn failed_attempts(
         &self,
-        filter: AttemptFilter,
-    ) -> Result<Vec<FailedAttempts>, LogError> {
-        let mut sound = filter;
+        filter: &AttemptFilter,
+    ) -> Result<Option<Vec<FailedAttempts>>, LogError> {
+        let mut sound = filter.clone();
         match self.defect {
             D::CountsAttemptsOfAnyCode => sound.code = None,
             D::CountsAttemptsOfAnyRun => sound.runs = None,
@@ -422,11 +432,12 @@ impl EventLog for Defective {
             D::CountsAttemptsOfWholeDays => sound.from = sound.from.map(Timestamp::start_of_day),
             _ => {}
         }
-        let mut counts = self.sound.failed_attempts(sound).await?;
+        let log: &dyn EventLog = &self.sound;
+        let mut counts = log.failed_attempts(sound).await?;
         if self.is(D::CountsRunsForAttempts) {
             counts.iter_mut().for_each(|count| count.attempts = 1);
         }
-        Ok(counts)
+        Ok(Some(counts))
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
@@ -491,21 +502,12 @@ impl EventLog for Defective {
             last => last,
         })
     }
+}
 
+#[async_trait]
+impl Inbox for Defective {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.sound.open_approvals().await
-    }
-
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        match self.defect {
-            D::ErasesNothing => Ok(Vec::new()),
-            D::ErasesUnknowingly => self.sound.erase(run, seq).await.map(|_| Vec::new()),
-            D::ErasesForAWriter => match self.sound.erase(run, seq).await {
-                Err(LogError::Claimed(_)) => Ok(Vec::new()),
-                erased => erased,
-            },
-            _ => self.sound.erase(run, seq).await,
-        }
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
@@ -594,5 +596,24 @@ impl EventLog for Defective {
             D::WakesOne => InboxWatches::default().watch(run),
             _ => self.sound.watch_inbox(run),
         }
+    }
+}
+
+#[async_trait]
+impl Erasures for Defective {
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        match self.defect {
+            D::ErasesNothing => Ok(Vec::new()),
+            D::ErasesUnknowingly => self.sound.erase(run, seq).await.map(|_| Vec::new()),
+            D::ErasesForAWriter => match self.sound.erase(run, seq).await {
+                Err(LogError::Claimed(_)) => Ok(Vec::new()),
+                erased => erased,
+            },
+            _ => self.sound.erase(run, seq).await,
+        }
+    }
+
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        self.sound.erasures().await
     }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, FeedPage, InboxMessage, InboxRequest, InboxWatch,
-    LogError, OpenApproval, Record, RunFilter, RunSummary, Subscription, read_events,
+    Batch, Claim, Cursor, EventFeed, EventFilter, EventLog, EventWatch, FeedPage, Inbox,
+    InboxMessage, InboxRequest, InboxWatch, Log, LogError, OpenApproval, Ports, Record, RunFilter,
+    RunSummary, Runs, Subscription, Subscriptions, read_events,
 };
 use backstop_testkit::contract::{Open, Suite};
 use layer0::Timestamp;
@@ -118,8 +119,14 @@ impl Handle {
     }
 }
 
-#[async_trait]
 impl EventLog for Handle {
+    fn ports(&self) -> Ports<'_> {
+        self.kept.ports().log(self).feed(self).subscriptions(self).runs(self).inbox(self)
+    }
+}
+
+#[async_trait]
+impl Log for Handle {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let claim = match self.kept.claim(run).await {
             Err(LogError::Claimed(_)) if self.defect == D::ClaimsAreOfTheHandle => {
@@ -163,7 +170,42 @@ impl EventLog for Handle {
         }
         Ok(records)
     }
+}
 
+#[async_trait]
+impl EventFeed for Handle {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        if self.forgets(D::DrawsAnotherMark) && cursor.number().is_some_and(|it| it > 0) {
+            return Err(LogError::ForeignCursor(*cursor));
+        }
+        self.kept.read_feed(filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        self.kept.watch_events()
+    }
+}
+
+#[async_trait]
+impl Subscriptions for Handle {
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        if self.forgets(D::ForgetsSubscriptions) {
+            return Ok(None);
+        }
+        let mut known = self.kept.subscription(name).await?;
+        if self.forgets(D::ForgetsPositions) {
+            known.iter_mut().for_each(|it| it.positions.clear());
+        }
+        Ok(known)
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        self.kept.subscriptions().await
+    }
+}
+
+#[async_trait]
+impl Runs for Handle {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         self.kept.runs(filter).await
     }
@@ -175,30 +217,15 @@ impl EventLog for Handle {
         }
         self.kept.last_root(session).await
     }
+}
 
+#[async_trait]
+impl Inbox for Handle {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         if self.forgets(D::ForgetsApprovals) {
             return Ok(Vec::new());
         }
         self.kept.open_approvals().await
-    }
-
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        if self.forgets(D::DrawsAnotherMark) && cursor.number().is_some_and(|it| it > 0) {
-            return Err(LogError::ForeignCursor(*cursor));
-        }
-        self.kept.read_feed(filter, cursor).await
-    }
-
-    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
-        if self.forgets(D::ForgetsSubscriptions) {
-            return Ok(None);
-        }
-        let mut known = self.kept.subscription(name).await?;
-        if self.forgets(D::ForgetsPositions) {
-            known.iter_mut().for_each(|it| it.positions.clear());
-        }
-        Ok(known)
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary, Subscription,
+    Batch, Claim, EventLog, Log, LogError, Ports, Record, RunFilter, RunSummary, Runs,
+    Subscription, Subscriptions,
 };
 use backstop_testkit::contract::Suite;
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
 super::defects! {
@@ -52,8 +51,14 @@ impl Defective {
     }
 }
 
-#[async_trait]
 impl EventLog for Defective {
+    fn ports(&self) -> Ports<'_> {
+        self.sound.ports().log(self).subscriptions(self).runs(self)
+    }
+}
+
+#[async_trait]
+impl Log for Defective {
     async fn append(&self, mut batch: Batch) -> Result<(), LogError> {
         let is_start = batch.records.first().is_some_and(|first| first.seq == 1);
         match self.defect {
@@ -92,6 +97,25 @@ impl EventLog for Defective {
         }
     }
 
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.sound.claim(run).await
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.sound.claim_new(run)
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.sound.summary(run).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.sound.records(run, from_seq).await
+    }
+}
+
+#[async_trait]
+impl Subscriptions for Defective {
     async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
         let mut known = self.sound.subscription(name).await?;
         if self.is(D::LosesThePattern) {
@@ -113,7 +137,10 @@ impl EventLog for Defective {
         }
         Ok(all)
     }
+}
 
+#[async_trait]
+impl Runs for Defective {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let mut runs = self.sound.runs(filter.clone()).await?;
         if self.is(D::ListsSegments) && !filter.segments {
@@ -122,39 +149,7 @@ impl EventLog for Defective {
         Ok(runs)
     }
 
-    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.sound.claim(run).await
-    }
-
-    fn claim_new(&self, run: &RunId) -> Claim {
-        self.sound.claim_new(run)
-    }
-
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.summary(run).await
-    }
-
-    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.sound.records(run, from_seq).await
-    }
-
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
         self.sound.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.sound.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.sound.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.sound.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.sound.watch_inbox(run)
     }
 }

@@ -5,13 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::MemoryLog;
-use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary, TranscriptPart,
-};
+use backstop_event_log::{Erasures, EventLog, Log, LogError, Ports, TranscriptPart, Transcripts};
 use backstop_testkit::contract::Suite;
-use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 
 super::defects! {
     IgnoresTheErasures => drops_a_part_that_is_older_than_an_erasure,
@@ -55,8 +51,28 @@ impl Defective {
     }
 }
 
-#[async_trait]
 impl EventLog for Defective {
+    fn ports(&self) -> Ports<'_> {
+        self.sound.ports().erasures(self).transcripts(self)
+    }
+}
+
+#[async_trait]
+impl Erasures for Defective {
+    async fn erasures(&self) -> Result<Option<u64>, LogError> {
+        self.sound.erasures().await
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        if !self.is(D::KeepsErasedText) {
+            self.kept.lock().unwrap().remove(run);
+        }
+        self.sound.erase(run, seq).await
+    }
+}
+
+#[async_trait]
+impl Transcripts for Defective {
     async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
         let kept = self.kept.lock().unwrap().clone();
         let (mut parts, mut next) = (Vec::new(), Some(until.clone()));
@@ -98,60 +114,5 @@ impl EventLog for Defective {
             }
         }
         Ok(())
-    }
-
-    async fn erasures(&self) -> Result<Option<u64>, LogError> {
-        self.sound.erasures().await
-    }
-
-    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        if !self.is(D::KeepsErasedText) {
-            self.kept.lock().unwrap().remove(run);
-        }
-        self.sound.erase(run, seq).await
-    }
-
-    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.sound.claim(run).await
-    }
-
-    fn claim_new(&self, run: &RunId) -> Claim {
-        self.sound.claim_new(run)
-    }
-
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        self.sound.append(batch).await
-    }
-
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.summary(run).await
-    }
-
-    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.sound.records(run, from_seq).await
-    }
-
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.sound.runs(filter).await
-    }
-
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.sound.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.sound.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.sound.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.sound.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.sound.watch_inbox(run)
     }
 }

@@ -1,5 +1,6 @@
 //! The tool, hooks and operators that stop their run in the middle.
 
+use backstop_event_log::Inbox;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +13,8 @@ use backstop::layer0::id::RunId;
 use backstop::layer0::operator::{Answer, Context, Signal, Task};
 use backstop::tool::{Probe, State};
 use backstop::{
-    EventLog, Gate, GateVerdict, HookContext, HookPoint, Moment, Observer, Operator, ToolContext,
-    ToolError, tool,
+    Gate, GateVerdict, HookContext, HookPoint, Moment, Observer, Operator, ToolContext, ToolError,
+    tool,
 };
 use backstop_testkit::SteadyLog;
 use serde_json::{Value, json};

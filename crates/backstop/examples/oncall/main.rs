@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use backstop::behaviors::behavior;
 use backstop::clock::VirtualClock;
+use backstop::event_log::{Inbox, Runs};
 use backstop::layer0::event::EventKind;
 use backstop::operator::{Context, Task};
 use backstop::prelude::*;

@@ -5,33 +5,28 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use backstop_behaviors::{FnBehavior, behavior, newest_failures};
 use backstop_event_log::*;
-use layer0::Timestamp;
 use layer0::error::OperatorError;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 
 use super::{host, memory, settled, warn};
 
 /// A log that records the runs whose events are read; `None` for all runs.
 struct Noting(Arc<dyn EventLog>, Mutex<Vec<Option<RunId>>>);
 
-#[async_trait]
 impl EventLog for Noting {
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        self.1.lock().unwrap().push(filter.run.clone());
-        self.0.read_feed(filter, cursor).await
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().log(self).feed(self)
     }
+}
+
+#[async_trait]
+impl Log for Noting {
     async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
         self.1.lock().unwrap().push(Some(run.clone()));
         self.0.records(run, from).await
     }
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         self.0.summary(run).await
-    }
-    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
-        self.0.subscriptions().await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.0.runs(filter).await
     }
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.0.claim(run).await
@@ -42,20 +37,16 @@ impl EventLog for Noting {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         self.0.append(batch).await
     }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.0.last_root(session).await
+}
+
+#[async_trait]
+impl EventFeed for Noting {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.1.lock().unwrap().push(filter.run.clone());
+        self.0.read_feed(filter, cursor).await
     }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.0.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.0.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.0.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.0.watch_inbox(run)
+    fn watch_events(&self) -> EventWatch {
+        self.0.watch_events()
     }
 }
 

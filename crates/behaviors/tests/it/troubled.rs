@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_event_log::*;
-use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 
 /// A log behind injected failures.
 pub(crate) struct Troubled {
@@ -26,34 +25,20 @@ impl Troubled {
     }
 }
 
-#[async_trait]
 impl EventLog for Troubled {
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        let takes_one = |left: u32| left.checked_sub(1);
-        let left = &self.locked_reads;
-        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes_one).is_ok() {
-            return Err(LogError::Locked("another process writes".into()));
-        }
-        self.inner.read_feed(filter, cursor).await
+    fn ports(&self) -> Ports<'_> {
+        self.inner.ports().log(self).feed(self)
     }
-    fn watch_events(&self) -> EventWatch {
-        self.inner.watch_events()
-    }
+}
+
+#[async_trait]
+impl Log for Troubled {
     async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
         self.read.lock().unwrap().push((run.clone(), from));
         self.inner.records(run, from).await
     }
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         self.inner.summary(run).await
-    }
-    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
-        self.inner.subscription(name).await
-    }
-    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
-        self.inner.subscriptions().await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.inner.runs(filter).await
     }
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let claim = self.inner.claim(run).await?;
@@ -68,19 +53,19 @@ impl EventLog for Troubled {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         self.inner.append(batch).await
     }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.inner.last_root(session).await
+}
+
+#[async_trait]
+impl EventFeed for Troubled {
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        let takes_one = |left: u32| left.checked_sub(1);
+        let left = &self.locked_reads;
+        if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes_one).is_ok() {
+            return Err(LogError::Locked("another process writes".into()));
+        }
+        self.inner.read_feed(filter, cursor).await
     }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.inner.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.inner.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.inner.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.inner.watch_inbox(run)
+    fn watch_events(&self) -> EventWatch {
+        self.inner.watch_events()
     }
 }

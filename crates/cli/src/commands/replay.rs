@@ -32,7 +32,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
         Ok(Err(ResumeError::OfWorkflow { .. })) => Some(replay_workflow(&*log, &run).await),
         _ => None,
     };
-    let summary = backstop_event_log::EventLog::summary(&*log, &run).await;
+    let summary = log.summary(&run).await;
     database.close().await;
     let events = summary?.map_or(0, |summary| summary.last_seq);
     match replayed? {

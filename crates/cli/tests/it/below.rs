@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use backstop_event_log::EventLog;
+use backstop_event_log::Inbox;
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, RunRequest};
 use backstop_store_sqlite::{Database, Durability};

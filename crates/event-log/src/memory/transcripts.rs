@@ -9,9 +9,9 @@ const MAX_PARTS: usize = 1_000;
 
 /// The kept parts of transcripts, by run.
 #[derive(Debug, Default)]
-pub(super) struct Transcripts(HashMap<RunId, TranscriptPart>);
+pub(super) struct TranscriptTable(HashMap<RunId, TranscriptPart>);
 
-impl Transcripts {
+impl TranscriptTable {
     /// Returns the kept parts up to a run, newest first, until one is missing or out of date.
     pub(super) fn read(
         &self,

@@ -7,13 +7,13 @@ use super::unchecked::UncheckedParts;
 use crate::{LogError, LogKey, Payload, Record, RowSeal, RunSeals, RunSummary};
 
 /// The HMACs of a keyed run.
-pub(super) struct Seals<'a> {
+pub(super) struct SealCheck<'a> {
     pub(super) run: &'a RunId,
     pub(super) key: &'a LogKey,
     pub(super) seals: RunSeals,
 }
 
-impl Seals<'_> {
+impl SealCheck<'_> {
     /// Checks the HMACs of the row and of the erased events, and returns the parts that have none.
     pub(super) fn check(
         &self,
@@ -102,7 +102,7 @@ mod tests {
         let (run, mut summary) = (RunId::from("run_1"), RunSummary::new("run_1".into()));
         summary.last_seq = 5;
         let erasures: BTreeMap<u64, Hash> = seals.iter().copied().collect();
-        let seals = Seals { run: &run, key: &key, seals: RunSeals::new(row, erasures) };
+        let seals = SealCheck { run: &run, key: &key, seals: RunSeals::new(row, erasures) };
         match seals.check(events, &Vec::from_iter(record), &summary) {
             Ok(unchecked) => Ok((unchecked.row, unchecked.erasures)),
             Err(LogError::Tampered { seq, .. }) => Err(seq),

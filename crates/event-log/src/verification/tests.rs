@@ -11,7 +11,7 @@ use layer0::{Code, Timestamp};
 use serde_json::json;
 
 use super::*;
-use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter, Seed};
+use crate::{Batch, Claim, Erasures, LastFailure, Log, MemoryLog, RunWriter, Seed};
 
 fn started() -> EventKind {
     started_as(None)

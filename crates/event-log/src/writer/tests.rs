@@ -1,5 +1,5 @@
 use super::*;
-use crate::{MemoryLog, read_events, verify};
+use crate::{Log, MemoryLog, read_events, verify};
 use layer0::event::{SignalReceived, Warning};
 use layer0::failure::Failure;
 use serde_json::Value;

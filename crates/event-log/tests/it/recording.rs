@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_event_log::*;
 use layer0::Timestamp;
-use layer0::event::{Actor, AgentRecord, EventKind, RunStarted};
-use layer0::id::{RunId, SessionId};
+use layer0::event::{Actor, AgentRecord, EventKind, LostTail, RunStarted};
+use layer0::id::RunId;
 use serde_json::json;
 
 pub(crate) fn at(ms: i64) -> Timestamp {
@@ -58,20 +58,15 @@ pub(crate) struct PlainLog {
     pub(crate) seals: Option<(LogKey, RunSeals)>,
 }
 
-#[async_trait]
 impl EventLog for PlainLog {
-    fn key(&self) -> Option<&LogKey> {
-        self.seals.as_ref().map(|(key, _)| key)
+    fn ports(&self) -> Ports<'_> {
+        let inner = &self.inner;
+        Ports::new(self).runs(inner).inbox(inner).lost_tails(self).seals(self)
     }
+}
 
-    async fn seals(&self, _: &RunId) -> Result<Option<RunSeals>, LogError> {
-        Ok(self.seals.as_ref().map(|(_, seals)| seals.clone()))
-    }
-
-    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
-        Ok(self.lost.clone())
-    }
-
+#[async_trait]
+impl Log for PlainLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.inner.claim(run).await
     }
@@ -94,28 +89,26 @@ impl EventLog for PlainLog {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.inner.records(run, from_seq).await
     }
+}
 
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.inner.runs(filter).await
+#[async_trait]
+impl LostTails for PlainLog {
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        Ok((self.claim(run).await?, None))
     }
 
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.inner.last_root(session).await
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        Ok(self.lost.clone())
+    }
+}
+
+#[async_trait]
+impl Seals for PlainLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.seals.as_ref().map(|(key, _)| key)
     }
 
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.inner.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.inner.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.inner.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.inner.watch_inbox(run)
+    async fn seals(&self, _: &RunId) -> Result<Option<RunSeals>, LogError> {
+        Ok(self.seals.as_ref().map(|(_, seals)| seals.clone()))
     }
 }

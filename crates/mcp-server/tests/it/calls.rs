@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use backstop_event_log::{Decision, EventLog, RunFilter};
+use backstop_event_log::{Decision, Inbox, Log, RunFilter, Runs};
 use backstop_react::ReopenRequest;
 use layer0::Timestamp;
 use layer0::stop::Outcome;

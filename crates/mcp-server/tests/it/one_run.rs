@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_event_log::{
-    EventLog, KeyBinding, LogError, MemoryLog, RunFilter, StartKey, StartKeys,
-};
+use backstop_event_log::{KeyBinding, LogError, MemoryLog, RunFilter, Runs, StartKey, StartKeys};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use layer0::stop::Outcome;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunState, read_events};
+use backstop_event_log::{EventLog, Log, MemoryLog, RunFilter, RunState, Runs, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{
     ErrorKind, ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use backstop_clock::VirtualClock;
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, read_events};
+use backstop_event_log::{MemoryLog, RunFilter, Runs, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
 use backstop_react::{Agent, Budget, OperatorTool, replay};
 use backstop_tool::{ToolContext, ToolError, tool};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, read_events};
+use backstop_event_log::{Decision, Inbox, MemoryLog, RunFilter, Runs, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ModelRequest, ScriptedAnswer};
 use backstop_react::{Budget, Limits, OperatorTool, Price, replay};

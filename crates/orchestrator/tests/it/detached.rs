@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog};
+use backstop_event_log::{Decision, EventLog, Log, MemoryLog};
 use backstop_orchestrator::{LocalOrchestrator, Parallel};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
 use backstop_react::{Agent, OperatorTool};

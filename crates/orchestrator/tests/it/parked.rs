@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunState, read_events};
+use backstop_event_log::{EventLog, Log, MemoryLog, RunFilter, RunState, Runs, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
 use backstop_react::{AgentBuilder, OperatorTool, RunRequest, replay};
 use layer0::Orchestrator;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_clock::VirtualClock;
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunWriter, Seed, read_events};
+use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunWriter, Runs, Seed, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::{Event, EventKind};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, read_events};
+use backstop_event_log::{EventLog, MemoryLog, RunFilter, Runs, read_events};
 use backstop_orchestrator::OperatorNameError;
 use backstop_provider::ScriptedAnswer;
 use backstop_react::OperatorTool;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use backstop_clock::VirtualClock;
-use backstop_event_log::{EventLog, MemoryLog, RunFilter};
+use backstop_event_log::{MemoryLog, RunFilter, Runs};
 use backstop_provider::{ModelRequest, ScriptedAnswer};
 use backstop_react::{Agent, BuildError, OperatorTool, replay};
 use layer0::Orchestrator;

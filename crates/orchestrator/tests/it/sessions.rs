@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunState, RunSummary, RunWriter, Seed};
+use backstop_event_log::{
+    EventLog, Log, MemoryLog, RunFilter, RunState, RunSummary, RunWriter, Runs, Seed,
+};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, RunRequest, replay};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunState, read_events};
+use backstop_event_log::{Log, MemoryLog, RunFilter, RunState, Runs, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
 use backstop_react::{
     Agent, Gate, GateVerdict, HookContext, HookPoint, Moment, OperatorTool, replay,

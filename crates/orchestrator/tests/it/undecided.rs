@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunState};
+use backstop_event_log::{Decision, EventLog, Inbox, Log, MemoryLog, RunState};
 use backstop_orchestrator::{OnFailure, Parallel, Sequence};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{ApprovalRequest, Approver, OperatorTool};

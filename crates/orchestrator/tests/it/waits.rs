@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter};
+use backstop_event_log::{Decision, Inbox, MemoryLog, RunFilter, Runs};
 use backstop_provider::{ModelRequest, ScriptedAnswer};
 use backstop_react::{AgentBuilder, ApprovalRequest, Approver, Budget, OperatorTool};
 use backstop_tool::{ToolContext, ToolError, tool};

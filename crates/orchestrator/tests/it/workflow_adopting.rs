@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, MemoryLog, current_agent, read_events};
+use backstop_event_log::{Decision, EventLog, Inbox, MemoryLog, current_agent, read_events};
 use backstop_orchestrator::Sequence;
 use layer0::Orchestrator;
 use layer0::failure::Failure;

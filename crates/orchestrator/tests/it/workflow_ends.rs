@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunWriter, Seed};
+use backstop_event_log::{EventLog, Inbox, Log, MemoryLog, RunFilter, RunWriter, Runs, Seed};
 use backstop_orchestrator::Sequence;
 use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_redact::Redactor;

@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, EventLog, Log, LogError, LostRun, LostTails, MemoryLog, Ports, Record, RunSummary,
 };
 use backstop_orchestrator::{LocalOrchestrator, Workflow};
+use layer0::Orchestrator;
 use layer0::event::{EventKind, Hash, LostTail};
 use layer0::failure::Failure;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 use layer0::operator::{Answer, Task};
-use layer0::{Orchestrator, Timestamp};
 
 use crate::process::{died, own, record, run_of};
 use crate::workflows::{dispatch, echo, steps, types};
@@ -35,17 +34,19 @@ impl Older {
     }
 }
 
-#[async_trait]
 impl EventLog for Older {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self).lost_tails(self)
+    }
+}
+
+#[async_trait]
+impl Log for Older {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         match self.find_lost(run).await? {
             Some(tail) => Err(LogError::lost_tail(run.clone(), tail.seq)),
             None => self.log.claim(run).await,
         }
-    }
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        let lost = self.find_lost(run).await?;
-        Ok((self.log.claim(run).await?, lost))
     }
     fn claim_new(&self, run: &RunId) -> Claim {
         self.log.claim_new(run)
@@ -59,23 +60,16 @@ impl EventLog for Older {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.log.records(run, from_seq).await
     }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
+}
+
+#[async_trait]
+impl LostTails for Older {
+    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
+        let lost = self.find_lost(run).await?;
+        Ok((self.log.claim(run).await?, lost))
     }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
+    async fn lost_tails(&self) -> Result<Vec<LostRun>, LogError> {
+        Ok(Vec::new())
     }
 }
 

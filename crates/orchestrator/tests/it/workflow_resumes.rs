@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{EventLog, MemoryLog};
+use backstop_event_log::{EventLog, Inbox, MemoryLog};
 use backstop_orchestrator::{OnFailure, Parallel, Sequence};
 use backstop_redact::Redactor;
 use layer0::Operator;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, RunState, read_events};
+use backstop_event_log::{
+    Decision, EventLog, Inbox, Log, MemoryLog, RunFilter, RunState, Runs, read_events,
+};
 use backstop_orchestrator::{
     LocalOrchestrator, Map, OnFailure, Parallel, Restart, Route, Sequence, Supervise, Workflow,
     replay_workflow,

@@ -27,7 +27,8 @@ pub struct RunStatus {
 ///
 /// # Errors
 ///
-/// As [`EventLog::summary`], [`LogError::UnreadableRun`] if its budget cannot be read, and the errors of
+/// As [`Log::summary`](backstop_event_log::Log::summary), [`LogError::UnreadableRun`] if its budget cannot be read, and
+/// the errors of
 /// [`Record::decode`](backstop_event_log::Record::decode) for recent events.
 ///
 /// # Cancel safety

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Decision, EventLog, MemoryLog, RunFilter, current_agent, read_events,
+    Batch, Decision, EventLog, Inbox, MemoryLog, RunFilter, Runs, current_agent, read_events,
 };
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
@@ -329,7 +329,7 @@ async fn runs_below_go_on_likewise() {
     let request = adopting(&"run_lead".into());
     let ended = on(&bench, async move { new.resume(request).await }).await.unwrap();
     assert_eq!(ended.stop, Stop::Completed);
-    for run in tape.runs(RunFilter::new()).await.unwrap() {
+    for run in tape.log.runs(RunFilter::new()).await.unwrap() {
         let (_, events) = read_events(&*tape, &run.run).await.unwrap();
         assert_eq!(adopted(&events).len(), 1, "{}", run.agent);
         assert!(replay(&*tape, &run.run).await.unwrap().is_some());

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use backstop_event_log::{Decision, EventLog};
+use backstop_event_log::{Decision, Inbox};
 use backstop_react::{
     ApprovalRequest, Approver, DecideError, Gate, GateVerdict, HookContext, HookPoint, Moment,
 };

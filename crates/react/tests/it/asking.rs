@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, InboxRequest};
+use backstop_event_log::{Decision, Inbox, InboxRequest};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, ApprovalDesk, ApprovalRequest, Approver, DecideError, replay};
 use backstop_redact::Redactor;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, read_events};
+use backstop_event_log::{Decision, EventLog, Inbox, MemoryLog, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, ApprovalDesk, ApprovalRequest, Approver, DecideError, decide, replay,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backstop_clock::Clock;
-use backstop_event_log::{Batch, EventLog, RunFilter, RunSummary, open_root, read_events};
+use backstop_event_log::{
+    Batch, EventLog, Log, RunFilter, RunSummary, Runs, open_root, read_events,
+};
 use backstop_provider::{ErrorKind, ScriptedError, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, AgentError, Limits, ReopenRequest, ResumeError, RunRequest, cancel,
@@ -206,7 +208,7 @@ async fn abandoned_root_ends_every_run_below() {
     writer.commit().await.unwrap();
     drop(writer);
     assert!(cancel(Arc::clone(&tape) as _, &"run_root".into(), "ops").await.unwrap());
-    for run in tape.runs(RunFilter::default()).await.unwrap() {
+    for run in tape.log.runs(RunFilter::default()).await.unwrap() {
         assert!(!run.is_open(), "{} {:?}", run.agent, run.state);
     }
     let kinds = types(&events(&*tape, &"run_root".into()).await);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{RunFilter, Runs};
 use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_react::{Agent, Budget, Price, replay};
 use backstop_tool::{ToolError, tool};

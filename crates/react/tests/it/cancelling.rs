@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, Decision, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary, RunWriter, read_events,
+    Decision, EventLog, Inbox, InboxMessage, InboxRequest, InboxWatch, Log, LogError, MemoryLog,
+    OpenApproval, Ports, RunWriter, read_events,
 };
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
 use backstop_react::{Agent, ApprovalRequest, Approver, Budget, Limits, RunRequest};
 use backstop_tool::{State, ToolContext, ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::EventKind;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 use layer0::stop::Stop;
 use serde_json::json;
 
@@ -76,31 +76,16 @@ impl Provider for Counted {
 /// A log whose inbox answers after so many turns of the executor, as that of another process does.
 struct Slow(MemoryLog, usize);
 
-#[async_trait]
 impl EventLog for Slow {
-    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.0.claim(run).await
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().inbox(self)
     }
-    fn claim_new(&self, run: &RunId) -> Claim {
-        self.0.claim_new(run)
-    }
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        self.0.append(batch).await
-    }
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.0.summary(run).await
-    }
-    async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
-        self.0.records(run, from).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.0.runs(filter).await
-    }
+}
+
+#[async_trait]
+impl Inbox for Slow {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.0.open_approvals().await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.0.last_root(session).await
     }
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         self.0.send(request, by, at).await

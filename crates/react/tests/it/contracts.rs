@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, current_agent, read_events};
+use backstop_event_log::{Decision, EventLog, Inbox, current_agent, read_events};
 use backstop_provider::{ModelSettings, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, ReopenRequest, ResumeError, ResumeRequest, RunRequest, replay,
@@ -41,7 +41,7 @@ fn adopting(run: &RunId) -> ResumeRequest {
 
 async fn approve(tape: &Tape, id: &layer0::id::ApprovalId) {
     let decision = Decision::approve("ops");
-    assert!(tape.decide(id, decision, Timestamp::default()).await.unwrap());
+    assert!(tape.log.decide(id, decision, Timestamp::default()).await.unwrap());
 }
 
 async fn events(tape: &Tape, run: &RunId) -> Vec<Event> {

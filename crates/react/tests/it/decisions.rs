@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop_event_log::{Decision, EventLog, MemoryLog};
+use backstop_event_log::{Decision, EventLog, Inbox, MemoryLog};
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, ApprovalDesk, RunRequest, replay};
 use backstop_tool::{ToolError, tool};

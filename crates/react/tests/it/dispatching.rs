@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{EventLog, Inbox, RunFilter, Runs};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder, OperatorTool};

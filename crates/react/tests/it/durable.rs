@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop_event_log::{Decision, EventLog, LogError, MemoryLog, RunFilter, read_events};
+use backstop_event_log::{
+    Decision, EventLog, Inbox, Log, LogError, MemoryLog, Ports, RunFilter, Runs, read_events,
+};
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, Finish, ForkRequest, ResumeError, ResumeRequest, RunRequest, Source,
@@ -96,8 +98,14 @@ pub(crate) async fn cut(
 pub(crate) async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
     /// Notes where appends end.
     struct Noting(Arc<MemoryLog>, Arc<std::sync::Mutex<Vec<u64>>>);
-    #[async_trait::async_trait]
     impl EventLog for Noting {
+        fn ports(&self) -> Ports<'_> {
+            self.0.ports().log(self)
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Log for Noting {
         async fn claim(
             &self,
             run: &layer0::id::RunId,
@@ -121,40 +129,8 @@ pub(crate) async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
         ) -> Result<Vec<backstop_event_log::Record>, LogError> {
             self.0.records(run, from).await
         }
-        async fn runs(
-            &self,
-            filter: RunFilter,
-        ) -> Result<Vec<backstop_event_log::RunSummary>, LogError> {
-            self.0.runs(filter).await
-        }
-        async fn open_approvals(&self) -> Result<Vec<backstop_event_log::OpenApproval>, LogError> {
-            self.0.open_approvals().await
-        }
         fn claim_new(&self, run: &layer0::id::RunId) -> backstop_event_log::Claim {
             self.0.claim_new(run)
-        }
-        async fn last_root(
-            &self,
-            session: &layer0::id::SessionId,
-        ) -> Result<Option<backstop_event_log::RunSummary>, LogError> {
-            self.0.last_root(session).await
-        }
-        async fn send(
-            &self,
-            request: backstop_event_log::InboxRequest,
-            by: &str,
-            at: Timestamp,
-        ) -> Result<bool, LogError> {
-            self.0.send(request, by, at).await
-        }
-        async fn inbox(
-            &self,
-            run: &layer0::id::RunId,
-        ) -> Result<Vec<backstop_event_log::InboxMessage>, LogError> {
-            self.0.inbox(run).await
-        }
-        fn watch_inbox(&self, run: &layer0::id::RunId) -> backstop_event_log::InboxWatch {
-            self.0.watch_inbox(run)
         }
     }
     let log = Arc::new(MemoryLog::new());

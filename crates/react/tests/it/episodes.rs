@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{EventLog, LogError, RunState};
+use backstop_event_log::{EventLog, Log, LogError, RunState};
 use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_react::{
     Agent, AgentBuilder, Budget, CancellationToken, Gate, GateVerdict, HookContext, HookPoint,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_clock::Clock;
 use backstop_error_store::{ErrorFilter, ErrorStore};
-use backstop_event_log::EventLog;
+use backstop_event_log::Log;
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, ReopenRequest, replay};
 use backstop_tool::{ToolError, tool};

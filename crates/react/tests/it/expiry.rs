@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, InboxRequest};
+use backstop_event_log::{Decision, Inbox, InboxRequest};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, ApprovalDesk, DecideError, RunOutcome, replay};
 use backstop_tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec, tool};

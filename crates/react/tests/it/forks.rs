@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use backstop_event_log::{EventLog, RunFilter, RunState};
+use backstop_event_log::{EventLog, Log, RunFilter, RunState, Runs};
 use backstop_react::{Budget, ForkRequest, ResumeError, replay};
 use layer0::event::EventKind;
 use layer0::failure::Failure;

@@ -491,11 +491,9 @@ async fn abandoned_agent_tool_records_its_end() {
     let tool = child.as_tool("Hangs.").timeout(std::time::Duration::from_secs(1));
     bench.run(bench.agent(vec![ask, says("it hung")]).tool(tool)).await.unwrap();
     loop {
-        let runs = backstop_event_log::EventLog::runs(
-            &*bench.log,
-            backstop_event_log::RunFilter::default(),
-        )
-        .await;
+        let runs =
+            backstop_event_log::Runs::runs(&*bench.log, backstop_event_log::RunFilter::default())
+                .await;
         let runs = runs.unwrap();
         let child = runs.iter().find(|run| &*run.agent == "child").unwrap();
         if !child.is_open() {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, Lease, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, EventLog, Inbox, InboxMessage, InboxRequest, InboxWatch, Lease, Log, LogError,
+    MemoryLog, OpenApproval, Ports, Record, RunSummary,
 };
 use futures_util::future::BoxFuture;
 use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 
 /// An access to the log, before it is carried out.
 pub(crate) enum Access {
@@ -80,8 +80,14 @@ pub(crate) fn unreachable() -> LogError {
     LogError::Unreachable("connection reset".into())
 }
 
-#[async_trait]
 impl EventLog for InterceptedLog {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self).inbox(self)
+    }
+}
+
+#[async_trait]
+impl Log for InterceptedLog {
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         self.lease.clone()
     }
@@ -106,12 +112,10 @@ impl EventLog for InterceptedLog {
         (self.change)(&mut records);
         Ok(records)
     }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
+}
+
+#[async_trait]
+impl Inbox for InterceptedLog {
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.log.open_approvals().await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{EventLog, LogError, MemoryLog};
+use backstop_event_log::{Erasures, EventLog, Log, LogError, MemoryLog};
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
 use backstop_react::{Agent, Budget, Limits, RunStream, StreamItem};
 use layer0::message::Message;

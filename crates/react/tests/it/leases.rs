@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{ActionGuard, Decision, EventLog, InboxRequest, Lease};
+use backstop_event_log::{ActionGuard, Decision, EventLog, Inbox, InboxRequest, Lease};
 use backstop_react::{
     ApprovalRequest, Approver, HookContext, HookPoint, Moment, Observer, RunRequest,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter};
+use backstop_event_log::{Decision, Inbox, Log, MemoryLog, RunFilter, Runs};
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, AgentError, Budget, BuildError, Gate, GateVerdict, HookContext, HookPoint,

@@ -47,6 +47,7 @@ mod proposals;
 mod recorded_tools;
 mod refused;
 mod record;
+mod records_alone;
 mod sessions;
 mod settings;
 mod settling;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{EventLog, Settlement};
+use backstop_event_log::{Log, Settlement};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::RunOutcome;
 use backstop_redact::Redactor;

@@ -1,6 +1,6 @@
 //! Names and reasons from callers: sessions, the authors of decisions and their reasons.
 
-use backstop_event_log::{EventLog, InboxRequest};
+use backstop_event_log::{Inbox, InboxRequest, Runs};
 use backstop_react::{Agent, ApprovalDesk, ResumeRequest, RunRequest};
 use backstop_redact::Redactor;
 use backstop_tool::{ToolError, tool};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, RunState};
+use backstop_event_log::{EventLog, Log, RunState};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{AgentBuilder, ForkRequest, ResumeRequest, RunOutcome, RunRequest, replay};
 use backstop_tool::{ToolContext, ToolError, tool};

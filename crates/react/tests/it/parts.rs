@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{RunFilter, Runs};
 use backstop_provider::ErrorKind;
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::EventKind;

@@ -7,15 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::Clock;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, EventLog, Log, LogError, MemoryLog, Ports, Record, RunSummary,
 };
 use backstop_provider::ErrorKind;
 use backstop_react::{AgentError, Live};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError, tool};
 use layer0::event::EventKind;
-use layer0::id::{RunId, SessionId};
-use layer0::{JsonText, Timestamp, ToolSpec};
+use layer0::id::RunId;
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use crate::bench::*;
@@ -152,48 +151,35 @@ fn has(seq: u64) -> Box<dyn Fn(&Batch) -> bool + Send + Sync> {
     Box::new(move |batch| batch.records.iter().any(|record| record.seq == seq))
 }
 
-#[async_trait::async_trait]
 impl EventLog for FailingLog {
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for FailingLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.0.claim(run).await
     }
+
     fn claim_new(&self, run: &RunId) -> Claim {
         self.0.claim_new(run)
     }
 
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.0.last_root(session).await
-    }
-
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.0.open_approvals().await
-    }
-
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.0.send(request, by, at).await
-    }
-
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.0.inbox(run).await
-    }
-
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.0.watch_inbox(run)
-    }
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         if (self.1)(&batch) {
             return Err(LogError::Full("quota".into()));
         }
         self.0.append(batch).await
     }
+
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
         self.0.summary(run).await
     }
+
     async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
         self.0.records(run, from).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.0.runs(filter).await
     }
 }
 

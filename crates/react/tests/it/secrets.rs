@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_event_log::EventLog;
+use backstop_event_log::Log;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_react::{Agent, Live, LivePiece, RunRequest};
 

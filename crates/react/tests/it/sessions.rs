@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use backstop_event_log::*;
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, ReopenRequest, RunOutcome, RunRequest, replay, said_until};
-use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
@@ -34,8 +33,14 @@ impl Noting {
     }
 }
 
-#[async_trait]
 impl EventLog for Noting {
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().log(self).runs(self).transcripts(self)
+    }
+}
+
+#[async_trait]
+impl Log for Noting {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.0.claim(run).await
     }
@@ -57,6 +62,10 @@ impl EventLog for Noting {
         }
         self.0.records(run, from).await
     }
+}
+
+#[async_trait]
+impl Runs for Noting {
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         self.note("runs");
         self.0.runs(filter).await
@@ -65,18 +74,10 @@ impl EventLog for Noting {
         self.note("last_root");
         self.0.last_root(session).await
     }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.0.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.0.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.0.inbox(run).await
-    }
-    async fn erasures(&self) -> Result<Option<u64>, LogError> {
-        self.0.erasures().await
-    }
+}
+
+#[async_trait]
+impl Transcripts for Noting {
     async fn transcript(&self, until: &RunId) -> Result<Vec<TranscriptPart>, LogError> {
         self.note("transcript");
         self.0.transcript(until).await
@@ -89,9 +90,6 @@ impl EventLog for Noting {
         self.note("keep_transcript");
         self.3.lock().unwrap().push(parts.iter().map(|part| part.run.clone()).collect());
         self.0.keep_transcript(parts, erasures).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.0.watch_inbox(run)
     }
 }
 

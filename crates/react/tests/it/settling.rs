@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{EventLog, InboxRequest, RunWriter, read_events};
+use backstop_event_log::{EventLog, Inbox, InboxRequest, Log, RunWriter, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, MemoryLog, read_events};
+use backstop_event_log::{EventLog, Inbox, MemoryLog, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder, RunRequest, replay};
 use backstop_tool::{

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, LogError, MemoryLog, RunState, RunWriter, Seed};
+use backstop_event_log::{Erasures, EventLog, LogError, MemoryLog, RunState, RunWriter, Seed};
 use backstop_react::{Budget, Price, ResumeError, RunStatus, status};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::event::{Actor, AgentRecord, RunStarted};

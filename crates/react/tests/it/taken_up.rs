@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Batch, Decision, EventLog, RunFilter};
+use backstop_event_log::{Batch, Decision, EventLog, Log, RunFilter, Runs};
 use backstop_provider::{ErrorKind, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, ApprovalRequest, Approver, Budget, ReopenRequest, ResumeRequest,

@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, EventLog, Log, LogError, MemoryLog, Ports, Record, RunSummary,
 };
-use layer0::Timestamp;
-use layer0::id::{RunId, SessionId};
+use layer0::id::RunId;
 
 /// A log that remembers its appends, in order.
 #[derive(Default)]
 pub(crate) struct Tape {
-    log: MemoryLog,
+    pub(crate) log: MemoryLog,
     batches: Mutex<Vec<Batch>>,
 }
 
@@ -29,8 +27,14 @@ impl Tape {
     }
 }
 
-#[async_trait]
 impl EventLog for Tape {
+    fn ports(&self) -> Ports<'_> {
+        self.log.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for Tape {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
     }
@@ -47,24 +51,6 @@ impl EventLog for Tape {
     }
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.log.records(run, from_seq).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
     }
 }
 

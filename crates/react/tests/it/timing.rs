@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::EventLog;
+use backstop_event_log::{EventLog, Log, Ports};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{
     Budget, Gate, GateVerdict, HookContext, HookPoint, Memory, MemoryEntry, MemoryQuery, Moment,
@@ -89,8 +89,14 @@ async fn a_tool_is_timed_by_what_it_took() {
 /// A log whose appends take their time, during which the driver looks at nothing else.
 struct SlowLog(Arc<backstop_event_log::MemoryLog>, VirtualClock);
 
-#[async_trait]
 impl EventLog for SlowLog {
+    fn ports(&self) -> Ports<'_> {
+        self.0.ports().log(self)
+    }
+}
+
+#[async_trait]
+impl Log for SlowLog {
     async fn append(
         &self,
         batch: backstop_event_log::Batch,
@@ -117,50 +123,8 @@ impl EventLog for SlowLog {
     ) -> Result<Vec<backstop_event_log::Record>, backstop_event_log::LogError> {
         self.0.records(run, from_seq).await
     }
-    async fn runs(
-        &self,
-        filter: backstop_event_log::RunFilter,
-    ) -> Result<Vec<backstop_event_log::RunSummary>, backstop_event_log::LogError> {
-        self.0.runs(filter).await
-    }
-    async fn open_approvals(
-        &self,
-    ) -> Result<Vec<backstop_event_log::OpenApproval>, backstop_event_log::LogError> {
-        self.0.open_approvals().await
-    }
-    async fn decide(
-        &self,
-        id: &layer0::id::ApprovalId,
-        decision: backstop_event_log::Decision,
-        at: layer0::Timestamp,
-    ) -> Result<bool, backstop_event_log::LogError> {
-        self.0.decide(id, decision, at).await
-    }
     fn claim_new(&self, run: &layer0::id::RunId) -> backstop_event_log::Claim {
         self.0.claim_new(run)
-    }
-    async fn last_root(
-        &self,
-        session: &SessionId,
-    ) -> Result<Option<backstop_event_log::RunSummary>, backstop_event_log::LogError> {
-        self.0.last_root(session).await
-    }
-    async fn send(
-        &self,
-        request: backstop_event_log::InboxRequest,
-        by: &str,
-        at: layer0::Timestamp,
-    ) -> Result<bool, backstop_event_log::LogError> {
-        self.0.send(request, by, at).await
-    }
-    async fn inbox(
-        &self,
-        run: &layer0::id::RunId,
-    ) -> Result<Vec<backstop_event_log::InboxMessage>, backstop_event_log::LogError> {
-        self.0.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &layer0::id::RunId) -> backstop_event_log::InboxWatch {
-        self.0.watch_inbox(run)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{Decision, EventLog, InboxRequest, RunState};
+use backstop_event_log::{Decision, Inbox, InboxRequest, Log, RunState};
 use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_react::{
     Agent, HookContext, HookPoint, Moment, Observer, ReopenRequest, RunRequest, replay,

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{Batch, Decision, EventLog, LogError, RunFilter, RunSummary, read_events};
+use backstop_event_log::{
+    Batch, Decision, EventLog, Inbox, Log, LogError, RunFilter, RunSummary, Runs, read_events,
+};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
     Agent, HookContext, HookPoint, Moment, Observer, ResumeRequest, RunOutcome, RunRequest, replay,
@@ -212,7 +214,7 @@ async fn tree_goes_on_after_death_at_any_append() {
     let log = Arc::clone(&tape) as Arc<dyn EventLog>;
     let whole = to_the_end(&bench, &root(&bench, &log, &world), &*tape).await;
     assert_eq!(whole.text(), "[[[paid], free], [free]]");
-    let runs = tape.runs(RunFilter::default()).await.unwrap();
+    let runs = tape.log.runs(RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 4);
     assert_eq!(without_time(whole.usage), added_up(&*tape, &runs).await);
     let batches = tape.batches();

@@ -1,6 +1,6 @@
 //! Structured output and packs.
 
-use backstop_event_log::{EventLog, read_events};
+use backstop_event_log::{Inbox, read_events};
 use backstop_react::{
     AgentError, Budget, BuildError, Decision, HookPoint, Pack, PackError, RunRequest,
 };

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, RunFilter, RunState};
+use backstop_event_log::{
+    Decision, EventLog, Inbox, InboxRequest, Log, LogError, RunFilter, RunState, Runs,
+};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{AgentBuilder, ApprovalRequest, Approver, RunOutcome, RunRequest};
 use backstop_tool::{ToolContext, ToolError, tool};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, LogError, RunWriter, read_events};
+use backstop_event_log::{EventLog, Log, LogError, RunWriter, Runs, read_events};
 use backstop_store_postgres::{Database, Options};
 use layer0::event::{RunFinished, Warning};
 use layer0::failure::Failure;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, follow};
+use backstop_event_log::{
+    Cursor, Erasures, EventFeed, EventFilter, EventLog, Inbox, LogError, follow,
+};
 use layer0::event::Warning;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, KeyBinding, StartKey, StartKeys};
+use backstop_event_log::{EventLog, KeyBinding, Log, StartKey, StartKeys};
 use backstop_retention::{RemoveError, plan_forget};
 use backstop_store_postgres::{Database, Enqueue, QueueFilter};
 use layer0::operator::Task;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, LogError, RunWriter};
+use backstop_event_log::{Erasures, EventLog, Log, LogError, LostTails, RunWriter};
 use backstop_store_postgres::{Database, Look, WorkerRow};
 use layer0::event::{LostTail, RunResumed, Warning};
 use layer0::failure::Failure;

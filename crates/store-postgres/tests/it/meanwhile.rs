@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, Lookup};
 use backstop_event_log::{
-    EventLog, KeyBinding, LogError, RunFilter, RunWriter, StartKey, StartKeys, read_events,
+    Erasures, EventLog, KeyBinding, LogError, RunFilter, RunWriter, StartKey, StartKeys,
+    read_events,
 };
 use backstop_retention::{RemoveError, StoreRetention};
 use backstop_store_postgres::{Database, Enqueue, Options, Queue, QueueLimit};

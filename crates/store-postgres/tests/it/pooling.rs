@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_event_log::{Cursor, EventFilter, EventLog, LogError, read_events};
+use backstop_event_log::{Cursor, EventFeed, EventFilter, EventLog, LogError, read_events};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::contract::{self, Open};
 use backstop_testkit::{Pooler, PostgresServer};

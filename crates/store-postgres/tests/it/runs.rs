@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_event_log::{
-    EventLog, Moves, RunFilter, RunState, RunWriter, read_events, segment_id,
+    EventLog, Moves, RunFilter, RunState, RunWriter, Runs, read_events, segment_id,
 };
 use backstop_retention::StoreRetention;
 use backstop_store_postgres::{Database, Options};

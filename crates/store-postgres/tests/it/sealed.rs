@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Batch, EventLog, LogError, LogKey, RunWriter, Seed, Verified, verify_run,
+    Batch, Erasures, Log, LogError, LogKey, RunWriter, Seed, Verified, verify_run,
 };
 use backstop_store_postgres::Database;
 use layer0::event::{Actor, EventKind, Warning};

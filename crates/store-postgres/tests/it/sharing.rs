@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_clock::{SystemClock, VirtualClock};
 use backstop_error_store::{ErrorFilter, ErrorStore};
-use backstop_event_log::{EventLog, InboxRequest, Settlement};
+use backstop_event_log::{EventLog, Inbox, InboxRequest, Settlement};
 use backstop_store_postgres::Database;
 use backstop_testkit::is_own_process;
 use layer0::error::StateError;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Cursor, EventFilter, EventLog};
+use backstop_event_log::{Cursor, EventFeed, EventFilter, EventLog, Log};
 use backstop_store_postgres::{Database, Options};
 use backstop_testkit::PostgresServer;
 use sqlx::postgres::PgConnectOptions;

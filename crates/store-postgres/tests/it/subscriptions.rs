@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Cursor, EventLog, LogError, Moves, RunWriter, segment_id};
+use backstop_event_log::{Cursor, EventLog, Log, LogError, Moves, RunWriter, segment_id};
 use layer0::event::SubscriptionOpened;
 
 use crate::support::{append, connection, open, server};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock, VirtualClock};
 use backstop_error_store::{NewError, Origin};
-use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed};
+use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Runs, Seed};
 use backstop_redact::Redactor;
 use backstop_store_postgres::{Database, Options, PostgresStateStore};
 use backstop_testkit::PostgresServer;

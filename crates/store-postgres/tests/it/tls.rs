@@ -1,6 +1,6 @@
 //! TLS connections, and reasons not to trust them.
 
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{RunFilter, Runs};
 use backstop_store_postgres::{Database, OpenError};
 use backstop_testkit::PostgresServer;
 use layer0::failure::{Failure, chain};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, RunWriter};
+use backstop_event_log::{Erasures, Log, RunWriter};
 use layer0::event::Warning;
 use sqlx::AssertSqlSafe;
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use backstop_error_store::{ErrorStore, Origin};
-use backstop_event_log::{EventLog, InboxRequest};
+use backstop_event_log::{Inbox, InboxRequest};
 use backstop_redact::Redactor;
 use layer0::failure::{Failure, chain};
 use layer0::{Code, Timestamp, code};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Claim, EventLog, LogError, RunWriter, Seed};
+use backstop_event_log::{Claim, EventLog, Log, LogError, RunWriter, Seed};
 use backstop_store_sqlite::{Database, Durability, OpenError};
 use futures_util::future::join_all;
 use layer0::event::Actor;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, Lookup, NewError, Origin};
-use backstop_event_log::{Decision, EventLog, LogError, RunFilter, RunState, RunWriter, Seed};
+use backstop_event_log::{
+    Decision, EventLog, Inbox, Log, LogError, RunFilter, RunState, RunWriter, Seed,
+};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, ApprovalRequest, Approver, RunRequest};
 use backstop_redact::Redactor;

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Cursor, EventFilter, EventLog, Feed, InboxRequest, LogError, RunWriter, Seed, follow,
+    Cursor, Erasures, EventFeed, EventFilter, EventLog, Feed, Inbox, InboxRequest, Log, LogError,
+    RunWriter, Seed, follow,
 };
 use backstop_store_sqlite::{Database, Durability};
 use layer0::event::{Actor, Warning};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
+use backstop_event_log::{Erasures, EventLog, Log, LogError, LostTails, RunWriter, Seed};
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind, LostTail, RunResumed, Warning};
 use layer0::failure::Failure;

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin, StoreError};
-use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
+use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Runs, Seed, read_events};
 use backstop_redact::Redactor;
 use backstop_store_sqlite::{Database, Durability, OpenError};
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};

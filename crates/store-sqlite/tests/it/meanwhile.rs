@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, Lookup, NewResult, Origin, ResultStore};
-use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
+use backstop_event_log::{
+    Erasures, EventLog, LogError, RunFilter, RunWriter, Runs, Seed, read_events,
+};
 use backstop_redact::Redactor;
 use backstop_store_sqlite::Database;
 use backstop_testkit::contract::{RemovalStore, removals};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, ResultStore};
 use backstop_event_log::{
-    Batch, EventLog, KeyBinding, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
-    StartKey, StartKeys, read_events, verify_run,
+    Batch, EventLog, KeyBinding, Log, LogError, Payload, Record, RunFilter, RunSummary, RunWriter,
+    Runs, Seed, StartKey, StartKeys, read_events, verify_run,
 };
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunWriter, Seed};
+use backstop_event_log::{EventLog, Log, LogError, RunWriter, Seed};
 use backstop_store_sqlite::{Database, Durability, OpenError};
 use layer0::event::{Actor, EventKind, Warning};
 use layer0::failure::Failure;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_error_store::{ErrorStore, Lookup};
 use backstop_event_log::{
-    EventLog, Moves, RunFilter, RunState, RunWriter, Seed, read_events, segment_id,
+    EventLog, Log, Moves, RunFilter, RunState, RunWriter, Runs, Seed, read_events, segment_id,
 };
 use backstop_retention::{RemoveError, StoreRetention};
 use backstop_store_sqlite::{BackupError, Database, Durability};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Batch, EventLog, LogError, LogKey, RunSummary, RunWriter, Seed, Verified, verify_run,
+    Batch, Erasures, Log, LogError, LogKey, RunSummary, RunWriter, Seed, Verified, verify_run,
 };
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind, Warning};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backstop_event_log::{
-    Batch, EventLog, InboxRequest, LogError, MemoryLog, Payload, RunFilter, RunState, RunWriter,
-    Seed,
+    Batch, Erasures, EventLog, InboxRequest, Log, LogError, MemoryLog, Payload, RunFilter,
+    RunState, RunWriter, Seed,
 };
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, RunRequest};

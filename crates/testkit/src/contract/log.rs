@@ -95,7 +95,8 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     )
 }
 
-/// Checks logs that can erase the text of an event ([`EventLog::erase`]). `make` makes an empty log for each trial.
+/// Checks logs that can erase the text of an event ([`Erasures::erase`](backstop_event_log::Erasures::erase)). `make`
+/// makes an empty log for each trial.
 ///
 /// Specification: D15.
 pub fn erasable_event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {

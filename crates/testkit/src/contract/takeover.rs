@@ -7,14 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use backstop_error_store::{ErrorStore, ResultStore, Store};
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
-    InboxWatch, Lease, LogError, LogKey, OpenApproval, Record, RunFilter, RunSummary, Subscription,
-    verify_run,
+    Batch, Claim, EventLog, Lease, Log, LogError, Ports, Record, RunFilter, RunSummary, verify_run,
 };
 use futures_util::stream::{self, StreamExt};
-use layer0::event::LostTail;
-use layer0::id::{RunId, SessionId};
-use layer0::{StateStore, Timestamp};
+use layer0::StateStore;
+use layer0::id::RunId;
 use tokio::sync::oneshot;
 
 /// Number of concurrent cases: each waits for a process to count as dead.
@@ -219,19 +216,19 @@ impl HandoverLog {
     }
 }
 
-#[async_trait]
 impl EventLog for HandoverLog {
-    fn key(&self) -> Option<&LogKey> {
-        self.inner.key()
+    fn ports(&self) -> Ports<'_> {
+        self.inner.ports().log(self)
     }
+}
+
+#[async_trait]
+impl Log for HandoverLog {
     fn lease(&self) -> Option<Arc<dyn Lease>> {
         self.inner.lease()
     }
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.inner.claim(run).await
-    }
-    async fn claim_with_loss(&self, run: &RunId) -> Result<(Claim, Option<LostTail>), LogError> {
-        self.inner.claim_with_loss(run).await
     }
     fn claim_new(&self, run: &RunId) -> Claim {
         self.inner.claim_new(run)
@@ -253,35 +250,5 @@ impl EventLog for HandoverLog {
     }
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         self.inner.records(run, from_seq).await
-    }
-    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        self.inner.read_feed(filter, cursor).await
-    }
-    fn watch_events(&self) -> EventWatch {
-        self.inner.watch_events()
-    }
-    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
-        self.inner.subscription(name).await
-    }
-    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
-        self.inner.subscriptions().await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.inner.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.inner.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.inner.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.inner.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.inner.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.inner.watch_inbox(run)
     }
 }

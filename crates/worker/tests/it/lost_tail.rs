@@ -1,6 +1,6 @@
 //! Runs whose server comes back without events that it had acknowledged.
 
-use backstop_event_log::{EventLog, RunState, read_events};
+use backstop_event_log::{LostTails, RunState, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react::{Agent, ResumeRequest};
 use backstop_store_postgres::{Database, Look, Queue, QueueFilter, QueueLimit, WorkerRow};

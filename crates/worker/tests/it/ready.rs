@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunState, RunWriter, Seed, read_events};
+use backstop_event_log::{EventLog, Inbox, RunState, RunWriter, Seed, read_events};
 use backstop_store_postgres::{Look, WorkerRow};
 use backstop_worker::Worker;
 use layer0::event::{Actor, AgentRecord, EventKind, RunParked, RunStarted};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunState, RunSummary};
+use backstop_event_log::{Log, RunState, RunSummary};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder};
 use backstop_store_postgres::{Database, Enqueue, Options};

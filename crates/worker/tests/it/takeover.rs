@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, LogError, RunState, read_events};
+use backstop_event_log::{Log, LogError, RunState, read_events};
 use backstop_store_postgres::Database;
 use backstop_worker::Worker;
 use layer0::event::EventKind;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Decision, EventLog, RunState, RunWriter, Seed};
+use backstop_event_log::{Decision, EventLog, Inbox, RunState, RunWriter, Seed};
 use backstop_react::decide;
 use backstop_store_postgres::Database;
 use backstop_worker::{RunChange, Worker, WorkerReport};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Decision, EventLog, RunState, current_agent, read_events};
+use backstop_event_log::{Decision, Inbox, RunState, current_agent, read_events};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, decide};
 use backstop_store_postgres::{Database, QueueFilter, QueueLimit, QueueState};

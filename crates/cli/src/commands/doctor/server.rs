@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{EventLog, RunFilter};
+use backstop_event_log::{Inbox, RunFilter, Runs};
 use backstop_store_postgres::{
     Database, OpenError, Options, ServerInfo, StrandedRun, UnservedQueue,
 };

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, RunClock, VirtualClock};
 use backstop_error_store::MemoryErrorStore;
 use backstop_event_log::{
-    Decision, EventLog, MemoryLog, RunFilter, RunSummary, RunWriter, read_events,
+    Decision, EventLog, Log, MemoryLog, RunFilter, RunSummary, RunWriter, Runs, read_events,
 };
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react_machine::{Budget, HookPoint, Machine, Setup};
