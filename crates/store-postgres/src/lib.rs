@@ -9,7 +9,7 @@
 //! It never changes a table outside its schema, and none of its transactions waits for a model or a tool.
 //!
 //! ```no_run
-//! use backstop_event_log::{EventLog, RunFilter};
+//! use backstop_event_log::{RunFilter, Runs};
 //! use backstop_store_postgres::Database;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
