@@ -26,6 +26,7 @@ use tower::{Service, ServiceBuilder};
 use crate::feed::StreamFeed;
 use crate::form;
 use crate::live::{Hub, Live};
+use crate::pool::LastRefusal;
 use crate::shown::{PieceRedactor, Pieces};
 use crate::upstream::Upstream;
 use crate::wire_names::{map_request, map_response};
@@ -42,6 +43,7 @@ pub(crate) struct ModelEndpoint {
     /// The price of its tokens.
     pub(crate) price: Option<Price>,
     pub(crate) rate: RateLimit,
+    pub(crate) refusal: LastRefusal,
     /// Whether a count of zero tokens is a fact; it is estimated otherwise.
     pub(crate) reports_all_usage: bool,
     pub(crate) service: AttemptService,
@@ -61,8 +63,8 @@ impl ModelEndpoint {
         attempt_timeout: Duration,
         clock: &Arc<dyn Clock>,
     ) -> Self {
-        let Upstream { provider, budget, breaker, places, attempt_timeout: own, price, rate } =
-            upstream;
+        let Upstream { provider, budget, breaker, places, price, rate, refusal, .. } = upstream;
+        let own = upstream.attempt_timeout;
         let timeout = own.unwrap_or(attempt_timeout);
         let reports_all_usage = provider.reports_all_usage();
         let model = Some(provider.model()).filter(|model| !model.is_empty()).map(Arc::from);
@@ -72,7 +74,7 @@ impl ModelEndpoint {
             .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
             .service(Transport { provider, stream });
         let retry = retry.clone().budget(budget);
-        Self { retry, label, model, price, rate, reports_all_usage, service }
+        Self { retry, label, model, price, rate, refusal, reports_all_usage, service }
     }
 }
 

@@ -1,20 +1,22 @@
 //! The endpoints of one model, and the choice among them.
 
 mod failures;
+mod refusal;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_provider::Provider;
+use backstop_provider::{Provider, ProviderError};
 use backstop_retry::{RatePermit, RetryConfig, RetryPolicy};
-use layer0::failure::{Elsewhere, Retry};
+use layer0::failure::{Elsewhere, Failure, Retry};
 
 use crate::endpoint::ModelEndpoint;
 use crate::upstream::{Upstream, attempt_labels};
 
 pub(crate) use failures::{LeftProvider, PoolFailures};
+pub(crate) use refusal::LastRefusal;
 
 /// The endpoints of one model, usually only one.
 pub(crate) struct EndpointPool {
@@ -52,8 +54,8 @@ pub(crate) struct Picked<'a> {
     pub(crate) endpoint: &'a ModelEndpoint,
     /// Its index in the pool.
     pub(crate) place: usize,
-    /// The request, or the time for which no endpoint takes one.
-    pub(crate) taken: Result<RatePermit, Duration>,
+    /// The request, or the reason that none is sent.
+    pub(crate) taken: Result<RatePermit, ProviderError>,
     /// Time that the call waited for it.
     pub(crate) waited: Duration,
 }
@@ -67,6 +69,8 @@ pub(crate) struct Picking<'a> {
     /// The time of the call, and of its first attempt at this pool.
     pub(crate) elapsed: Duration,
     pub(crate) began: Duration,
+    /// Whether another provider follows the pool.
+    pub(crate) has_next: bool,
 }
 
 /// Availability of the other endpoints of a pool.
@@ -77,11 +81,18 @@ pub(crate) struct Others {
     /// Whether an endpoint that the call has not asked is unavailable for longer than the call waits. It can be asked
     /// as a probe.
     pub(crate) can_probe: bool,
+    /// Whether an endpoint that the call has not asked was left before for a reason to ask another provider.
+    pub(crate) leads_on: bool,
     /// Time until an endpoint is available.
     pub(crate) wait: Option<Duration>,
 }
 
 impl Picking<'_> {
+    /// Returns the refusal for which an endpoint is not waited for.
+    fn left_for(&self, endpoint: &ModelEndpoint) -> Option<ProviderError> {
+        endpoint.left_for().filter(|_| self.has_next)
+    }
+
     /// Returns the time for which the call may wait: as long as for a hint, and never past the deadline.
     fn patience(&self) -> Duration {
         let deadline = Duration::from_millis(self.config.deadline_ms);
@@ -111,7 +122,8 @@ impl EndpointPool {
     /// Waits for an endpoint that takes a request, as long as the call may wait. Of the endpoints that take it at once,
     /// the call picks the one that it asked least, among those the one with the fewest requests in flight, and among
     /// equals they take turns. If each is unavailable for longer than the maximum wait for a hint, one request is sent
-    /// as a probe.
+    /// as a probe. If another provider follows the pool, an endpoint that was left for such a reason is not waited for:
+    /// the refusal of an earlier call is the reason that no request is sent.
     ///
     /// # Cancel safety
     ///
@@ -129,8 +141,13 @@ impl EndpointPool {
                 },
                 asked => asked,
             };
+            if let Some(refusal) = picking.left_for(endpoint).filter(leads_on) {
+                return Some(Picked { endpoint, place, taken: Err(refusal), waited });
+            }
             if waited.saturating_add(wait) > picking.patience() {
-                let taken = Err(endpoint.rate.wait().max(wait));
+                let wait = Some(endpoint.rate.wait().max(wait));
+                let taken =
+                    Err(ProviderError::rate_limited("no request is left of its limit", wait));
                 return Some(Picked { endpoint, place, taken, waited });
             }
             tracing::info!(endpoint = %endpoint.label, ?wait, "waiting for the rate limit");
@@ -160,16 +177,20 @@ impl EndpointPool {
             let wait = endpoint.rate.wait().max(failures.wait(*place, now));
             let (sent, refused) = failures.counts(*place);
             let is_ruled_out = failures.is_ruled_out(*place, picking.config);
-            (is_ruled_out, wait, sent.saturating_add(refused), endpoint.rate.in_flight())
+            let refusal = picking.left_for(endpoint);
+            // Endpoints that are not waited for come last, those that refused their key behind the others.
+            let is_left = (refusal.is_some(), refusal.is_some_and(|refusal| !leads_on(&refusal)));
+            (is_ruled_out, is_left, wait, sent.saturating_add(refused), endpoint.rate.in_flight())
         };
         let place = in_turn.min_by_key(key)?;
         Some((place, self.endpoints.get(place)?))
     }
 
     /// Stops using an endpoint that refused for a while, if there are others.
-    pub(crate) fn let_rest(&self, endpoint: &ModelEndpoint, retry: Retry) {
+    pub(crate) fn let_rest(&self, endpoint: &ModelEndpoint, error: &ProviderError) {
         if self.endpoints.len() > 1 {
-            endpoint.rate.rest(match retry {
+            endpoint.refusal.record(error);
+            endpoint.rate.rest(match error.facts().retry {
                 Retry::After(hint) => Some(hint),
                 Retry::Backoff | Retry::Never => None,
             });
@@ -177,8 +198,8 @@ impl EndpointPool {
     }
 
     /// Returns the availability of the endpoints other than the one at `place`. If another provider follows the pool,
-    /// an endpoint whose failure makes another provider the better choice is not waited for.
-    pub(crate) fn others(&self, place: usize, picking: &Picking<'_>, has_next: bool) -> Others {
+    /// an endpoint whose failure makes another provider the better choice is not waited for, whichever call met it.
+    pub(crate) fn others(&self, place: usize, picking: &Picking<'_>) -> Others {
         let mut others = Others::default();
         for (other, endpoint) in self.endpoints.iter().enumerate() {
             if other == place || picking.failures.is_ruled_out(other, picking.config) {
@@ -187,13 +208,24 @@ impl EndpointPool {
             let asked = picking.failures.wait(other, picking.elapsed);
             let wait = endpoint.rate.wait().max(asked);
             let failure = picking.failures.find(other).map(|known| known.facts(picking.elapsed));
+            let left_for = picking.left_for(endpoint).filter(|_| failure.is_none());
+            if let Some(refusal) = left_for {
+                others.leads_on |= leads_on(&refusal);
+                continue;
+            }
             others.is_free |= failure.is_none() && wait.is_zero();
             others.can_probe |= failure.is_none() && wait > picking.longest_wait();
-            if has_next && failure.is_some_and(|facts| facts.elsewhere == Elsewhere::AtOnce) {
+            if picking.has_next && failure.is_some_and(|facts| facts.elsewhere == Elsewhere::AtOnce)
+            {
                 continue;
             }
             others.wait = Some(others.wait.map_or(wait, |known| known.min(wait)));
         }
         others
     }
+}
+
+/// Returns whether another provider is asked after a refusal.
+fn leads_on(refusal: &ProviderError) -> bool {
+    refusal.facts().elsewhere.is_possible()
 }

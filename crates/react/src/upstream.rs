@@ -8,6 +8,8 @@ use backstop_react_machine::Price;
 use backstop_retry::{Breaker, BreakerConfig, RateLimit, RetryBudget};
 use tokio::sync::Semaphore;
 
+use crate::pool::LastRefusal;
+
 /// A provider with the state that its agents share: its retry budget, its breaker, its limit of calls in flight and its
 /// limits per minute. Agents that are built on clones of one upstream act as one client of its endpoint.
 ///
@@ -29,6 +31,7 @@ pub struct Upstream {
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) price: Option<Price>,
     pub(crate) rate: RateLimit,
+    pub(crate) refusal: LastRefusal,
 }
 
 impl Upstream {
@@ -54,6 +57,7 @@ impl Upstream {
             attempt_timeout: None,
             price: None,
             rate: RateLimit::new(clock),
+            refusal: LastRefusal::default(),
         }
     }
 

@@ -214,6 +214,13 @@ impl RateLimit {
         state.rests_until = state.rests_until.max(until);
     }
 
+    /// Returns the time until the pause of [`RateLimit::rest`] ends; zero without one.
+    #[must_use]
+    pub fn pause_left(&self) -> Duration {
+        let now = self.clock.monotonic();
+        self.state().rests_until.saturating_sub(now)
+    }
+
     /// Changes the limits, after refilling them.
     fn limits(&self, change: impl FnOnce(&mut RateBuckets)) {
         let now = self.clock.monotonic();

@@ -83,8 +83,7 @@ pub(super) async fn attempt(
     let _taken = match taken {
         Ok(taken) => taken,
         // A request that was not sent takes no time.
-        Err(wait) => {
-            let error = ProviderError::rate_limited("no request is left of its limit", Some(wait));
+        Err(error) => {
             return StepEnd::Attempt(handle_failure(&effects, &at, attempt, error, Duration::ZERO));
         }
     };

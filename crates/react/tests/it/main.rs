@@ -43,6 +43,7 @@ mod parking;
 mod parts;
 mod pool_laws;
 mod pools;
+mod pools_left;
 mod proposals;
 mod recorded_tools;
 mod refused;

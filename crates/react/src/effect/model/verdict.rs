@@ -58,7 +58,7 @@ pub(super) fn handle_failure(
     let is_sent = record.is_sent && facts.sent;
     attempt.endpoints.note(at.place, &error, is_sent, attempt.elapsed);
     if facts.beside && record.is_sent {
-        pool.let_rest(endpoint, facts.retry);
+        pool.let_rest(endpoint, &error);
     }
     let AttemptVerdict { error, decision, place } = decide(effects, at, &attempt, error);
     let attempted = |error: &ProviderError, delay| {
@@ -100,12 +100,13 @@ fn decide(
     let At { pool, endpoint, place, .. } = *at;
     let facts = error.facts();
     let mut tried = attempt.count_tries(effects, place);
-    let others = pool.others(place, &attempt.picking(effects), tried.has_next);
+    let others = pool.others(place, &attempt.picking(effects));
     (tried.is_another_free, tried.another_in) = (others.is_free, others.wait);
     let is_going_on =
         |decision| matches!(decision, RetryDecision::Again(_) | RetryDecision::Beside);
     let mut decision = endpoint.retry.decide(&error, tried);
-    if !is_going_on(decision) && others.can_probe {
+    let leads_on = others.leads_on && !matches!(decision, RetryDecision::Next { .. });
+    if !is_going_on(decision) && (others.can_probe || leads_on) {
         tried.is_another_free = true;
         decision = endpoint.retry.decide(&error, tried);
     }
@@ -233,7 +234,7 @@ impl ModelAttempt {
         let mut tried = RetryContext::new(sent, elapsed, true);
         (tried.total, tried.refused) = (self.made_here, refused);
         tried.max_attempts = self.max_attempts(self.made_here);
-        tried.has_next = self.next_provider() < effects.agent.models.len();
+        tried.has_next = self.has_next(effects);
         tried.max_park = effects.place.max_park.unwrap_or_default();
         tried
     }
@@ -277,7 +278,13 @@ impl ModelAttempt {
             failures: &self.endpoints,
             elapsed: self.elapsed,
             began: self.began,
+            has_next: self.has_next(effects),
         }
+    }
+
+    /// Returns whether a provider follows that was not asked yet.
+    fn has_next(&self, effects: &Effects) -> bool {
+        self.next_provider() < effects.agent.models.len()
     }
 
     /// Returns the first provider that was not asked yet.
