@@ -110,12 +110,8 @@ impl ItemsDraft {
     /// Adds the whole answer, which replaces everything received before. Parts that it does not
     /// repeat are kept: some endpoints end with an answer that is empty or partial.
     fn settle(&mut self, output: Vec<ResponsesItem>, reply: &Reply<'_>) {
-        let mut whole = Items::default();
-        for (at, item) in (0..).zip(output) {
-            whole.take_done(ItemPosition { index: Some(at), item_id: None }, item);
-        }
         let heard = std::mem::take(&mut self.items);
-        self.items = whole.or(heard.clone());
+        self.items = Items::from_list(output).or(heard.clone());
         for untold in self.items.untold(&heard) {
             self.tell_more(untold, reply);
         }

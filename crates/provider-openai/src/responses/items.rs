@@ -37,6 +37,8 @@ pub(super) struct Items {
     by_call_id: BTreeMap<String, usize>,
     /// An upper bound of the bytes to send back.
     kept_bytes: usize,
+    /// Whether they are the list of a whole answer, in which each item has its own place and none repeats another.
+    is_list: bool,
     /// The positions of incomplete items.
     open: BTreeMap<(ItemKind, u64), usize>,
     /// The number of bytes of calls that were compared.
@@ -148,6 +150,15 @@ impl ItemDraft {
 }
 
 impl Items {
+    /// Makes the items of a whole answer.
+    pub(super) fn from_list(items: Vec<ResponsesItem>) -> Self {
+        let mut list = Self { is_list: true, ..Self::default() };
+        for (at, item) in (0..).zip(items) {
+            list.take_done(ItemPosition { index: Some(at), item_id: None }, item);
+        }
+        list
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.items.len()
     }
@@ -285,6 +296,9 @@ impl Items {
     /// Returns the position of the call with this call id. An endpoint may give one id to several calls: a call at
     /// another place is another, unless it is the same item or repeats the whole call.
     fn known_call(&self, place: ItemPosition<'_>, item: &CallItem, is_done: bool) -> Option<usize> {
+        if self.is_list {
+            return None;
+        }
         let call_id = item.call_id.as_deref().unwrap_or_default();
         let position = *self.by_call_id.get(call_id)?;
         let known = &self.items[position];

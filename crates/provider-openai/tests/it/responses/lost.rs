@@ -129,6 +129,25 @@ async fn calls_without_ids_stay_apart() {
     assert_eq!(calls, [r#"{"x":1}"#, r#"{"x":2}"#]);
 }
 
+/// Spec: P7, D5. Each item of a list has its own place.
+#[tokio::test]
+async fn equal_calls_of_a_list_are_two() {
+    let item =
+        json!({ "type": "function_call", "call_id": "k", "name": "act", "arguments": "{\"x\":1}" });
+    let output = json!([item, item]);
+    let whole = Reply::json(200, &json!({ "status": "completed", "output": output }));
+    let events = [done(0, &item), done(1, &item)];
+    for (reply, is_streamed) in
+        [(whole, false), (stream(&[], &output), true), (stream(&events, &output), true)]
+    {
+        let answer = ask(reply, is_streamed).await.unwrap();
+        let calls: Vec<_> = answer.tool_calls.iter().map(|it| it.arguments.get()).collect();
+        assert_eq!(calls, [r#"{"x":1}"#; 2], "streamed: {is_streamed}");
+    }
+    let once = stream(&[done(0, &item)], &json!([item]));
+    assert_eq!(ask(once, true).await.unwrap().tool_calls.len(), 1);
+}
+
 /// Spec: P7, D5. An endpoint may give one id to several calls.
 #[tokio::test]
 async fn calls_with_one_id_stay_apart() {
