@@ -3,6 +3,7 @@ use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, OutputSupport, Provider, ProviderError, StreamSink,
     UnsupportedSetting,
 };
+use serde::de::IgnoredAny;
 
 use crate::answer::HttpAnswer;
 use crate::endpoint::{Endpoint, ResponseHead};
@@ -106,7 +107,14 @@ impl<P: Protocol> HttpProvider<P> {
         }
         // An endpoint that cannot stream sends a whole response, and so does a failure.
         let body = answer.whole().await?;
-        let whole = self.protocol.response(reply.decode_last(&body)?, &reply.in_one_piece())?;
+        let whole = match P::Framing::IS_JSON && has_further_values(&body) {
+            // Some servers stream although the request forbids it.
+            true => {
+                let answer = HttpAnswer::from_recording(&self.endpoint, "", body);
+                self.assemble(answer, &reply.in_one_piece()).await?
+            }
+            false => self.protocol.response(reply.decode_last(&body)?, &reply.in_one_piece())?,
+        };
         reply.tell_whole(&whole);
         Ok(whole)
     }
@@ -143,6 +151,12 @@ impl<P: Protocol> HttpProvider<P> {
         refuse_large(&stream, reply)?;
         stream.finish(reply)
     }
+}
+
+/// Returns whether a body has more than one JSON value.
+fn has_further_values(body: &[u8]) -> bool {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<IgnoredAny>();
+    matches!(values.next(), Some(Ok(_))) && values.next().is_some()
 }
 
 /// Refuses an answer that holds too many bytes.

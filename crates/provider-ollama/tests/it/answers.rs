@@ -1,9 +1,10 @@
 use backstop_provider::ScriptedAnswer;
+use backstop_testkit::{Loopback, Reply};
 use layer0::failure::Failure;
 use layer0::message::StopReason;
 use serde_json::json;
 
-use super::ask::ADAPTER;
+use super::ask::{ADAPTER, hello, send, to};
 
 fn answer(value: serde_json::Value) -> ScriptedAnswer {
     serde_json::from_value(value).unwrap()
@@ -78,6 +79,21 @@ async fn lines_labelled_as_a_page_are_read() {
     }
     let error = (ADAPTER.read)("text/html", b"<html>".to_vec()).await.unwrap_err();
     assert_eq!(error.code(), "provider.invalid_response");
+}
+
+/// Spec: P7. Some servers stream although the request forbids it.
+#[tokio::test]
+async fn lines_that_nobody_asked_for_are_read() {
+    let line = |text: &str, end: &str| format!("{{\"message\":{{\"content\":\"{text}\"}}{end}}}\n");
+    let lines = line("4", "") + &line("2", ",\"done\":true,\"done_reason\":\"stop\"");
+    for label in ["application/x-ndjson", "application/json"] {
+        let server = Loopback::replying([Reply::new(200, label, lines.clone())]);
+        let answer = send(&to(&server.url()).build().unwrap(), &hello(), false).await.unwrap();
+        assert_eq!(&*answer.text, "42", "{label}");
+    }
+    let server = Loopback::replying([Reply::lines(&lines[..lines.len() - 9])]);
+    let error = send(&to(&server.url()).build().unwrap(), &hello(), false).await.unwrap_err();
+    assert_eq!(error.code(), "provider.stream_truncated");
 }
 
 /// Spec: P7
