@@ -113,13 +113,13 @@ impl ServedBlock {
 
 #[derive(Deserialize, Default)]
 pub(crate) struct AnthropicUsage {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_creation_input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     iterations: Option<Vec<Iteration>>,

@@ -123,13 +123,13 @@ impl OwnCall {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BedrockUsage {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_write_input_tokens: Option<u64>,
 }
 

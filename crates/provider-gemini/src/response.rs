@@ -142,18 +142,18 @@ pub(crate) struct PromptFeedback {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GeminiUsage {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     prompt_token_count: Option<u64>,
     /// The tokens that the results of Google's own tools added to the prompt.
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     tool_use_prompt_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     candidates_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     thoughts_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cached_content_token_count: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     total_token_count: Option<u64>,
 }
 
@@ -168,11 +168,11 @@ impl GeminiUsage {
             self.thoughts_token_count,
         ]
         .map(Option::unwrap_or_default);
-        let input = prompt.saturating_add(tools);
+        let cached = self.cached_content_token_count.unwrap_or_default();
+        let input = lenient::count_prompt(prompt.saturating_add(tools), cached);
         let by_total = self.total_token_count.unwrap_or_default().saturating_sub(input);
         let output = if input > 0 { by_total } else { 0 }.max(said.saturating_add(thought));
-        TokenUsage::new(input, output)
-            .cached_tokens(self.cached_content_token_count.unwrap_or_default())
+        TokenUsage::new(input, output).cached_tokens(cached)
     }
 }
 
@@ -224,5 +224,9 @@ mod tests {
             4,
         );
         check(&[begin, "{}", r#"{"totalTokenCount":"n/a"}"#], 10, 4);
+        // A gateway counts the prompt without its cache.
+        let cached = r#"{"promptTokenCount":10,"cachedContentTokenCount":90,"candidatesTokenCount":4,"totalTokenCount":104}"#;
+        check(&[cached], 100, 4);
+        check(&[cached, r#"{"cachedContentTokenCount":90}"#], 100, 4);
     }
 }

@@ -8,6 +8,19 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The largest believed number of tokens of an answer, far above the context window of any model. A larger one is an
+/// overflow of the endpoint, and would use up every limit.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// Decodes a number of tokens, like [`count`]; `None` for a number that no model reaches.
+///
+/// # Errors
+///
+/// Fails if the JSON itself is malformed.
+pub fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(count(deserializer)?.filter(|tokens| *tokens <= MAX_TOKENS))
+}
+
 /// Decodes a count: a whole number in any form; `None` for anything else.
 ///
 /// # Errors
@@ -108,6 +121,16 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// Returns the number of tokens of a prompt, including those read from and written to a cache. Some gateways count the
+/// prompt without its cache, which shows if the cache is larger than the prompt.
+#[must_use]
+pub fn count_prompt(prompt: u64, cache: u64) -> u64 {
+    match prompt > 0 && cache > prompt {
+        true => prompt.saturating_add(cache),
+        false => prompt,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +166,39 @@ mod tests {
         check(r#"{"count":-1,"text":{},"list":[-1]}"#, None, None, None);
         check(r#"{"count":1e300,"text":[],"list":{}}"#, None, None, None);
         check(r#"{"count":null,"text":true,"list":1}"#, None, None, None);
+    }
+
+    /// Spec: B1
+    #[test]
+    fn tokens_beyond_every_model_are_unknown() {
+        #[derive(Deserialize)]
+        struct Told {
+            #[serde(default, deserialize_with = "tokens")]
+            tokens: Option<u64>,
+        }
+        for (written, expected) in [
+            ("1099511627776", Some(1 << 40)),
+            ("1099511627777", None),
+            ("18446744073709551615", None),
+            (r#""18446744073709551615""#, None),
+            ("8e15", None),
+            ("0", Some(0)),
+        ] {
+            let told: Told = serde_json::from_str(&format!(r#"{{"tokens":{written}}}"#)).unwrap();
+            assert_eq!(told.tokens, expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn cache_above_the_prompt_is_beside_it() {
+        for (prompt, cache, expected) in [
+            (100, 1_000, 1_100),
+            (100, 100, 100),
+            (100, 0, 100),
+            (0, 9, 0),
+            (1, u64::MAX, u64::MAX),
+        ] {
+            assert_eq!(count_prompt(prompt, cache), expected, "{prompt} {cache}");
+        }
     }
 }

@@ -13,9 +13,9 @@ pub struct Chunk {
     pub(crate) done: bool,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) done_reason: Option<String>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     prompt_eval_count: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     eval_count: Option<u64>,
 }
 

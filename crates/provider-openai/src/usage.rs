@@ -1,6 +1,6 @@
 //! Token counts of both protocols, and the differences of compatible endpoints.
 
-use backstop_provider_http::lenient::update_count;
+use backstop_provider_http::lenient::{count_prompt, update_count};
 use layer0::usage::TokenUsage;
 
 /// The token counts of an answer. Each field is cumulative; an absent one was not reported.
@@ -34,15 +34,17 @@ impl Counts {
     /// prompt and answer was generated, so it is billed as output.
     pub(crate) fn billed_tokens(self) -> TokenUsage {
         let input = self.input.or_else(|| Some(self.total?.saturating_sub(self.output?)));
-        let input = input.unwrap_or_default();
+        let cached = self.cached.unwrap_or_default();
+        let written = self.cache_written.unwrap_or_default();
+        let input = count_prompt(input.unwrap_or_default(), cached.saturating_add(written));
         let output = self.output.unwrap_or_default();
         let by_total = self.total.map_or(0, |total| total.saturating_sub(input));
         let reasoning = self.reasoning.unwrap_or_default();
         let is_apart = reasoning > output;
         let by_parts = if is_apart { output.saturating_add(reasoning) } else { output };
         TokenUsage::new(input, by_total.max(by_parts))
-            .cached_tokens(self.cached.unwrap_or_default())
-            .cache_write_tokens(self.cache_written.unwrap_or_default())
+            .cached_tokens(cached)
+            .cache_write_tokens(written)
     }
 }
 
@@ -70,5 +72,28 @@ mod tests {
         check([None, Some(70), None, Some(100)], (30, 70));
         check([Some(30), Some(70), None, Some(0)], (30, 70));
         check([None, None, None, None], (0, 0));
+    }
+
+    /// Spec: B1
+    #[test]
+    fn cache_beside_the_prompt_is_billed() {
+        for (total, cached, written, billed) in [
+            (105, 1_000, 0, (1_100, 5)),
+            (1_105, 1_000, 0, (1_100, 5)),
+            (105, 60, 60, (220, 5)),
+            (105, 60, 40, (100, 5)),
+        ] {
+            let counts = Counts {
+                input: Some(100),
+                output: Some(5),
+                total: Some(total),
+                cached: Some(cached),
+                cache_written: Some(written),
+                ..Counts::default()
+            };
+            let tokens = counts.billed_tokens();
+            assert_eq!((tokens.input_tokens, tokens.output_tokens), billed, "{counts:?}");
+            assert_eq!((tokens.cached_tokens, tokens.cache_write_tokens), (cached, written));
+        }
     }
 }

@@ -110,40 +110,40 @@ impl ChatAnswerMessage {
 /// The token counts of an answer, in this protocol and in endpoints compatible with it.
 #[derive(Deserialize, Default)]
 pub(super) struct ChatUsage {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     prompt_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     completion_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     prompt_tokens_details: Option<PromptDetails>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     completion_tokens_details: Option<CompletionDetails>,
     /// DeepSeek's field.
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     prompt_cache_hit_tokens: Option<u64>,
     /// Moonshot's field.
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cached_tokens: Option<u64>,
     /// Anthropic's fields, passed on by LiteLLM.
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_creation_input_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
 struct PromptDetails {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cached_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
 struct CompletionDetails {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     reasoning_tokens: Option<u64>,
 }
 

@@ -108,11 +108,11 @@ fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<OutputPart>
 /// The token counts of an answer, in this protocol.
 #[derive(Deserialize)]
 pub(crate) struct ResponsesUsage {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     input_tokens_details: Option<InputDetails>,
@@ -122,15 +122,15 @@ pub(crate) struct ResponsesUsage {
 
 #[derive(Deserialize, Default)]
 struct InputDetails {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cached_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     cache_write_tokens: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
 struct OutputDetails {
-    #[serde(default, deserialize_with = "lenient::count")]
+    #[serde(default, deserialize_with = "lenient::tokens")]
     reasoning_tokens: Option<u64>,
 }
 
