@@ -18,25 +18,34 @@ pub struct CallIds {
     max_chars: usize,
     /// Characters allowed besides letters and digits; `None` allows any character.
     further: Option<&'static str>,
+    /// Whether the endpoint refuses other ids even if it gave them itself.
+    is_strict: bool,
 }
 
 impl CallIds {
     /// Accepts any id.
     #[must_use]
     pub const fn any() -> Self {
-        Self { min_chars: 0, max_chars: usize::MAX, further: None }
+        Self { min_chars: 0, max_chars: usize::MAX, further: None, is_strict: false }
     }
 
     /// Accepts ids of 1 to `max_chars` letters, digits, `_` and `-`.
     #[must_use]
     pub const fn up_to(max_chars: usize) -> Self {
-        Self { min_chars: 1, max_chars, further: Some("_-") }
+        Self { min_chars: 1, max_chars, further: Some("_-"), is_strict: false }
     }
 
     /// Accepts ids of exactly `chars` letters and digits.
     #[must_use]
     pub const fn exactly(chars: usize) -> Self {
-        Self { min_chars: chars, max_chars: chars, further: Some("") }
+        Self { min_chars: chars, max_chars: chars, further: Some(""), is_strict: false }
+    }
+
+    /// Refuses other ids even if the endpoint gave them itself.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
     }
 
     /// Returns whether the endpoint accepts this id.
@@ -72,7 +81,8 @@ fn made_id(id: &str, nth: u32) -> String {
 
 /// Replaces the tool call ids of a conversation so that the endpoint accepts each and none repeats.
 ///
-/// `is_own` returns whether this endpoint gave the call its id; such an id is kept.
+/// `is_own` returns whether this endpoint gave the call its id; such an id is kept, unless the rules are strict. An id of
+/// a gateway may hold what it needs for the next request.
 pub(crate) fn fit_call_ids(
     messages: Vec<Arc<Message>>,
     ids: CallIds,
@@ -89,7 +99,8 @@ pub(crate) fn fit_call_ids(
                 .iter()
                 .map(|call| {
                     let id = call.id.as_str();
-                    let fitted = match is_own(&message, id) && !used.contains(id) {
+                    let fitted = match !ids.is_strict && is_own(&message, id) && !used.contains(id)
+                    {
                         true => id.to_owned(),
                         false => ids.fit(id, &used),
                     };
@@ -158,7 +169,10 @@ mod tests {
             }
         }
         assert_eq!(sent(CallIds::any(), &[&long], "none"), std::slice::from_ref(&long));
-        assert_eq!(sent(CallIds::up_to(40), &[&long], &long), [long]);
+        assert_eq!(sent(CallIds::up_to(40), &[&long], &long), [long.as_str()]);
+        for ids in [CallIds::up_to(40).strict(), CallIds::exactly(9).strict()] {
+            assert!(ids.accepts(&sent(ids, &[&long], &long)[0]));
+        }
     }
 
     #[test]

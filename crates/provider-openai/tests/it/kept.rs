@@ -165,6 +165,24 @@ async fn a_long_id_goes_to_its_gateway_alone() {
     assert!(!body.contains(&long), "{body}");
 }
 
+/// These endpoints are known to refuse other ids, also those that came from them.
+#[tokio::test]
+async fn ids_of_a_strict_dialect_fit_it() {
+    let long = "L".repeat(300);
+    for (id, dialect, is_kept) in [
+        (&*long, ChatDialect::OpenAi, false),
+        ("k~2", ChatDialect::OpenAi, false),
+        ("k~2", ChatDialect::Mistral, false),
+        ("k~2", ChatDialect::Compatible, true),
+        ("call_1", ChatDialect::OpenAi, true),
+        ("a1B2c3D4e", ChatDialect::Mistral, true),
+    ] {
+        let body = sent_back(json!({ "tool_calls": [call(id)] }), Some(dialect), false).await;
+        let times = body.matches(&format!("\"{id}\"")).count();
+        assert_eq!(times, if is_kept { 2 } else { 0 }, "{id} {dialect:?}: {body}");
+    }
+}
+
 /// The model sees plain property names, and the tool receives its own.
 #[tokio::test]
 async fn odd_property_names_go_there_and_back() {
