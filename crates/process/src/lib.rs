@@ -9,6 +9,8 @@
 //! outlive this process. With `credentials`, a `Credential` refers to a credential in another
 //! place, for use in headers, logins, and variables of programs.
 //!
+//! With `hints`, the times are read that answers over HTTP ask a client to wait.
+//!
 //! It never decides whether a program may run, and does not restrict it otherwise: that is the
 //! purpose of walls. It never shows a credential.
 //!
@@ -33,6 +35,8 @@
 mod addresses;
 #[cfg(feature = "credentials")]
 mod credential;
+#[cfg(feature = "hints")]
+pub mod hints;
 #[cfg(feature = "programs")]
 mod input;
 #[cfg(feature = "programs")]

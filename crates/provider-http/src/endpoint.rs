@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_process::check_request;
+use backstop_process::{check_request, hints};
 use backstop_provider::{ProviderError, StreamSink, TimeoutPhase};
 use layer0::message::{ProviderState, StatePart, StopReason};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -216,7 +216,7 @@ impl Endpoint {
             .await?
             .map_err(|error| self.not_sent(error))?;
         let head = ResponseHead {
-            retry_after: hint::retry_after(response.headers(), self.clock.now()),
+            retry_after: hints::retry_after(response.headers(), self.clock.now()),
             request_id: hint::request_id(response.headers()).map(|id| self.wording.clean(id)),
         };
         if let Some(sink) = sink {

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
+use backstop_process::hints;
 use serde_json::Value;
 
 use crate::decode::{BYTE_ORDER_MARK, from_slice};
-use crate::hint;
 
 /// The body of a failure, in any known form: `{"error": {…}}`, `{"error": "…"}`, the flat form of
 /// several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
@@ -169,7 +169,7 @@ impl ErrorBody {
         self.quotas.extend(
             violations.into_iter().flatten().filter_map(|violation| text(violation, "quotaId")),
         );
-        let delay = text(detail, "retryDelay").and_then(|delay| hint::seconds(&delay));
+        let delay = text(detail, "retryDelay").and_then(|delay| hints::read_seconds(&delay));
         self.retry_after = self.retry_after.or(delay);
     }
 }

@@ -67,7 +67,6 @@ pub use endpoint::Endpoint;
 pub use error_body::ErrorBody;
 pub use events::{Events, SseEvent};
 pub use framing::{FrameError, Framing};
-pub use hint::retry_after;
 pub use http_provider::HttpProvider;
 pub use key::ApiKey;
 pub use limits::{MAX_ANSWER_BYTES, MAX_ANSWER_ITEMS, MAX_STREAM_BYTES};

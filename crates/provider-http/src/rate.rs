@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use backstop_process::hints::{answer_time, read_epoch};
 use layer0::Timestamp;
 use layer0::usage::RateLevel;
 use reqwest::header::HeaderMap;
 
-use crate::hint::{answered_at, epoch};
 use crate::span::read_span;
 
 /// The headers of request limits: limit, remaining, reset.
@@ -38,7 +38,7 @@ const MAX_RESET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Reads the remaining requests and tokens. Times are relative to the response's own `Date`.
 pub(crate) fn levels(headers: &HeaderMap, now: Timestamp) -> [Option<RateLevel>; 2] {
-    let now = answered_at(headers, now);
+    let now = answer_time(headers, now);
     let first = |names: &[[&str; 3]]| names.iter().find_map(|names| level(headers, *names, now));
     [first(&REQUESTS), first(&TOKENS)]
 }
@@ -47,13 +47,17 @@ fn level(headers: &HeaderMap, names: [&str; 3], now: Timestamp) -> Option<RateLe
     let [limit, remaining, reset] =
         names.map(|name| headers.get(name)?.to_str().ok().map(str::trim));
     let count = |text: Option<&str>| text?.parse::<u64>().ok();
-    let full_in = reset.and_then(|text| reset_in(text, now)).filter(|time| *time <= MAX_RESET);
+    // Without a readable time, a limit would keep requests away for as long as it takes to fill by itself.
+    let full_in = match reset {
+        Some(text) => Some(reset_in(text, now)?).filter(|time| *time <= MAX_RESET),
+        None => None,
+    };
     Some(RateLevel::new(count(remaining)?).with_limit(count(limit)).full_in(full_in))
 }
 
 /// Reads a reset: a span, a time, or a number of seconds, which some endpoints count from 1970.
 fn reset_in(text: &str, now: Timestamp) -> Option<Duration> {
-    if let Some(at) = text.parse().ok().and_then(epoch) {
+    if let Some(at) = text.parse().ok().and_then(read_epoch) {
         return Some(at.since(now));
     }
     let time = || text.parse::<Timestamp>().ok();
@@ -153,12 +157,13 @@ mod tests {
         for garbage in ["", "-1", "many", "1.5", "99999999999999999999"] {
             assert_eq!(read(&[("x-ratelimit-remaining-requests", garbage)]), [None, None]);
         }
-        for garbage in ["", "soon", "1x", "1..5s", "s", "-3s", "1e9s"] {
+        for garbage in ["", "soon", "1x", "1..5s", "s", "-3s", "1e9s", "PT30S"] {
             let [requests, _] = read(&[
-                ("x-ratelimit-remaining-requests", "3"),
+                ("x-ratelimit-limit-requests", "1"),
+                ("x-ratelimit-remaining-requests", "0"),
                 ("x-ratelimit-reset-requests", garbage),
             ]);
-            assert_eq!(requests, Some(RateLevel::new(3)), "{garbage}");
+            assert_eq!(requests, None, "{garbage}");
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_process::hints::retry_after;
 use backstop_tool::{ToolContext, ToolError};
 use encoding_rs::{Encoding, UTF_8};
-use layer0::{JsonText, Timestamp};
+use layer0::JsonText;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use serde_json::{Map, Value, json};
@@ -76,7 +77,8 @@ pub(super) async fn read(
     let bytes = std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner));
     let text = text(&headers, &bytes, is_cut);
     if is_failure {
-        return Err(status_error(status, &text.unwrap_or_default(), wait(&headers)));
+        let wait = retry_after(&headers, SystemClock.now());
+        return Err(status_error(status, &text.unwrap_or_default(), wait));
     }
     let mut answer = json!({
         "status": status.as_u16(),
@@ -124,16 +126,4 @@ fn select_headers(headers: &HeaderMap) -> Map<String, Value> {
         Some(((*name).to_owned(), value.into()))
     });
     shown.collect()
-}
-
-/// Returns the wait that the server asks for.
-fn wait(headers: &HeaderMap) -> Option<Duration> {
-    let value = headers.get("retry-after")?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let at = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?);
-    // The server's date refers to the system clock.
-    Some(at.since(SystemClock.now()))
 }

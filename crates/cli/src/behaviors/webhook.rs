@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_process::{RequestDenied, check_request, is_loopback};
-use backstop_provider_http::retry_after;
+use backstop_process::hints::retry_after;
 use backstop_redact::Redactor;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
