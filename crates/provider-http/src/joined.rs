@@ -7,7 +7,7 @@ mod halves;
 
 use std::collections::VecDeque;
 
-use self::halves::{ESCAPE_BYTES, Text, first_halves, second_halves};
+use self::halves::{ESCAPE_BYTES, Text, ends_an_answer, first_halves, second_halves};
 use crate::framing::{FrameError, Framing};
 
 /// Maximum number of frames that wait for the second half of a character.
@@ -35,7 +35,7 @@ impl<F: Framing> JoinedFrames<F> {
     pub(crate) fn next(&mut self) -> Result<Option<F::Frame>, FrameError> {
         loop {
             let waiting = self.waiting.make_contiguous();
-            if !waiting.is_empty() && (join::<F>(waiting) || waiting.len() > MAX_WAITING) {
+            if !waiting.is_empty() && (join::<F>(waiting) || is_full::<F>(waiting)) {
                 return Ok(self.waiting.pop_front());
             }
             let Some(frame) = self.framing.next()? else { return Ok(None) };
@@ -52,6 +52,14 @@ impl<F: Framing> JoinedFrames<F> {
         }
         Ok(frames.into_iter())
     }
+}
+
+/// Returns whether no further frame is waited for: enough are waiting, or no piece of a text follows the last one. An
+/// endpoint may keep the connection open after that.
+fn is_full<F: Framing>(waiting: &mut [F::Frame]) -> bool {
+    let last = waiting.last_mut().and_then(F::json);
+    let is_last = last.is_none_or(|json| ends_an_answer(json));
+    is_last || waiting.len() > MAX_WAITING
 }
 
 /// Moves the first halves of characters in the first frame to their second halves, and returns whether the frame waits
@@ -178,6 +186,30 @@ mod tests {
         }
         let apart = [r#"{"a":"\ud83d"}"#, r#"{"a":"x"}"#, r#"{"a":"\udc4d"}"#];
         assert_eq!(read(&apart), apart);
+    }
+
+    /// Spec: P7. The body need not end.
+    #[test]
+    fn frames_wait_for_nothing_behind_the_end() {
+        for end in [
+            r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#,
+            r#"{"candidates":[{"content":{},"finishReason":"MAX_TOKENS"}]}"#,
+            r#"{"type":"message_stop"}"#,
+            r#"{"type":"response.incomplete","response":{}}"#,
+            r#"{"stopReason":"max_tokens"}"#,
+            r#"{"message":{"content":""},"done":true}"#,
+            "[1]",
+        ] {
+            let mut frames = JoinedFrames::<JsonSplitter>::new();
+            let half = r#"{"a":"\ud83d"}"#;
+            frames.push(format!("{half}\n{end}\n").as_bytes()).unwrap();
+            assert_eq!(frames.next().unwrap().as_deref(), Some(half), "{end}");
+            assert_eq!(frames.next().unwrap().as_deref(), Some(end));
+        }
+        let mut frames = JoinedFrames::<JsonSplitter>::new();
+        let going_on = r#"{"choices":[{"delta":{},"finish_reason":null}]}"#;
+        frames.push(format!("{{\"a\":\"\\ud83d\"}}\n{going_on}\n").as_bytes()).unwrap();
+        assert_eq!(frames.next().unwrap(), None);
     }
 
     /// Spec: P7

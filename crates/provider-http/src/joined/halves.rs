@@ -10,6 +10,20 @@ pub(super) const ESCAPE_BYTES: usize = 6;
 const NUMBERS: [&str; 6] =
     ["index", "output_index", "content_index", "summary_index", "item_id", "contentBlockIndex"];
 
+/// The types of events after which no piece of a text follows.
+const LAST_TYPES: [&str; 7] = [
+    "error",
+    "message_delta",
+    "message_stop",
+    "response.cancelled",
+    "response.completed",
+    "response.failed",
+    "response.incomplete",
+];
+
+/// Maximum number of halves that are looked at in a frame. Each takes the time of reading the frame.
+const MAX_HALVES: usize = 64;
+
 /// An escape of half a character.
 pub(super) struct Half {
     /// Its position.
@@ -72,8 +86,23 @@ fn halves(json: &str, second_digits: &str, fits: impl Fn(&usize) -> bool) -> Vec
                 && fourth.is_ascii_hexdigit())
     };
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
-    let found = escapes.filter(|at| is_half(at) && fits(at));
+    let found = escapes.filter(|at| is_half(at) && fits(at)).take(MAX_HALVES);
     found.filter_map(|at| Some(Half { at, text: Text::new(json, at)? })).collect()
+}
+
+/// Returns whether no piece of a text follows a frame: it states the reason of the end, or is no object, as `[DONE]`.
+pub(super) fn ends_an_answer(json: &str) -> bool {
+    let Some(Value::Object(frame)) = read(json) else { return true };
+    let has_reason = |list: &str, name: &str| {
+        let items = frame.get(list).and_then(Value::as_array).into_iter().flatten();
+        items.filter_map(|item| item[name].as_str()).any(|reason| !reason.is_empty())
+    };
+    let kind = frame.get("type").and_then(Value::as_str).unwrap_or_default();
+    LAST_TYPES.contains(&kind)
+        || frame.get("done").is_some_and(|done| *done == true)
+        || frame.get("stopReason").is_some_and(Value::is_string)
+        || has_reason("choices", "finish_reason")
+        || has_reason("candidates", "finishReason")
 }
 
 fn read(json: &str) -> Option<Value> {
@@ -145,5 +174,19 @@ fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
             b'\\' => at += 2,
             _ => at += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: P7. A frame of any number of halves takes bounded time.
+    #[test]
+    fn number_of_halves_is_bounded() {
+        let halves = vec![r#""\ud83d""#; 1_000].join(",");
+        assert_eq!(first_halves(&format!("[{halves}]")).len(), MAX_HALVES);
+        let halves = halves.replace("d83d", "dc4d");
+        assert_eq!(second_halves(&format!("[{halves}]")).len(), MAX_HALVES);
     }
 }

@@ -1,6 +1,6 @@
 //! Differences of compatible endpoints.
 
-use backstop_testkit::Reply;
+use backstop_testkit::{Ending, Reply};
 use layer0::failure::Failure;
 use layer0::message::StopReason;
 use serde_json::{Value, json};
@@ -101,6 +101,21 @@ async fn text_in_parts_and_both_thinking_names() {
     .await
     .unwrap();
     assert_eq!((&*response.text, response.thinking.as_deref()), ("ab", Some("hm, yes")));
+}
+
+/// A token limit may cut a character that is written as two escapes.
+///
+/// Spec: P7
+#[tokio::test]
+async fn half_a_character_at_the_end_holds_nothing_up() {
+    let mut reply = stream(&[json!({ "content": "x @" })], "length");
+    let body = String::from_utf8(reply.body.clone()).unwrap().replace('@', "\\ud83d");
+    reply.body = body.into_bytes();
+    let length = reply.body.len();
+    // The connection stays open behind the end.
+    let answer = ask(reply.ending(Ending::HangAt(length)), true).await.unwrap();
+    assert_eq!(&*answer.text, "x \u{fffd}");
+    assert_eq!(answer.stop_reason, StopReason::MaxTokens);
 }
 
 /// Spec: P4
