@@ -182,14 +182,17 @@ impl Stream for MessagesStream {
 /// twice.
 fn drop_repeated_beginnings(blocks: &mut Vec<AnthropicOpenBlock>) {
     let mut kept: Vec<AnthropicOpenBlock> = Vec::new();
+    // The first call of each id and name. The others have arguments.
+    let mut first = BTreeMap::new();
     for block in blocks.drain(..) {
         let OpenBody::Call(call) = &block.body else {
             kept.push(block);
             continue;
         };
-        let earlier = kept.iter_mut().find_map(|earlier| match &mut earlier.body {
+        let position = *first.entry((call.id.clone(), call.name.clone())).or_insert(kept.len());
+        let earlier = kept.get_mut(position).and_then(|earlier| match &mut earlier.body {
             OpenBody::Call(earlier) if is_repeated(earlier, call) => Some(earlier),
-            _ => None,
+            OpenBody::Call(_) | OpenBody::Other(_) => None,
         });
         match earlier {
             Some(earlier) => earlier.fill(call),
@@ -199,10 +202,9 @@ fn drop_repeated_beginnings(blocks: &mut Vec<AnthropicOpenBlock>) {
     *blocks = kept;
 }
 
-/// Returns whether two drafts are the same call, one of them without its arguments.
+/// Returns whether two drafts with the same id and name are one call: one of them came without its arguments.
 fn is_repeated(earlier: &CallDraft, call: &CallDraft) -> bool {
-    let is_same = (&earlier.id, &earlier.name) == (&call.id, &call.name);
-    is_same && !call.id.is_empty() && (earlier.has_no_arguments() || call.has_no_arguments())
+    !call.id.is_empty() && (earlier.has_no_arguments() || call.has_no_arguments())
 }
 
 /// Returns the blocks by index, or in the order of beginning if several have the same index.
