@@ -41,20 +41,21 @@ impl<'a> CallResult<'a> {
         show: impl Fn(&str) -> Result<(), NotShown>,
     ) -> Result<JsonText, ToolError> {
         let Some(fields) = &self.fields else {
-            return Err(unreadable("the result is no object"));
+            return Err(self.unreadable("the result is no object"));
         };
         let is_error = self.field("isError")? == true;
         // Providers take no images of failed calls.
         let show = |data: &str| (!is_error).then(|| show(data));
-        let text = text(&self.field("content")?, show)?;
+        let text =
+            text(&self.field("content")?, show).map_err(|unread| self.unreadable(unread.0))?;
         let structured = fields.get("structuredContent").map(|structured| structured.get());
         let structured = structured.filter(|structured| *structured != "null");
         // An empty object beside a text is left out, so that the model reads the text.
         let is_told = schema.is_some() || text.trim().is_empty();
-        let structured = structured.filter(|structured| is_told || *structured != "{}");
+        let structured = structured.filter(|structured| is_told || !is_empty_object(structured));
         if is_error {
             // Some servers report the error only as structured content.
-            let said = structured.filter(|said| text.trim().is_empty() && *said != "{}");
+            let said = structured.filter(|said| text.trim().is_empty() && !is_empty_object(said));
             return Err(error(said.unwrap_or(&text), spec));
         }
         match (structured, schema) {
@@ -76,9 +77,17 @@ impl<'a> CallResult<'a> {
         let written = self.fields.as_ref().and_then(|fields| fields.get(name));
         let read = written.map(|written| serde_json::from_str(written.get())).transpose();
         read.map(Option::unwrap_or_default)
-            .map_err(|_| unreadable(&format!("its `{name}` is no JSON")))
+            .map_err(|_| self.unreadable(&format!("its `{name}` is no JSON")))
+    }
+
+    /// Returns the failure of a result that cannot be read, with the result.
+    fn unreadable(&self, why: &str) -> ToolError {
+        invalid(why).with_effect(Effect::Unknown).with_output(self.whole.get())
     }
 }
+
+/// The reason that no part of a content can be read.
+struct Unread(&'static str);
 
 /// Parses structured content that has to fit a schema.
 fn fitting(structured: &str, schema: &Schema) -> Result<JsonText, ToolError> {
@@ -90,29 +99,40 @@ fn fitting(structured: &str, schema: &Schema) -> Result<JsonText, ToolError> {
     }
 }
 
-/// Returns the blocks of a content as lines.
+/// Returns the blocks of a content as lines. An unreadable block becomes a note if another one is readable.
 fn text(
     content: &Value,
     show: impl Fn(&str) -> Option<Result<(), NotShown>>,
-) -> Result<String, ToolError> {
+) -> Result<String, Unread> {
     match content {
         Value::Null => Ok(String::new()),
         Value::Array(blocks) => {
-            let lines = blocks.iter().map(|it| block(it, &show)).collect::<Option<Vec<_>>>();
-            lines
-                .map(|lines| lines.join("\n"))
-                .ok_or_else(|| unreadable("a block of the content is of a wrong type"))
+            let lines: Vec<_> = blocks.iter().map(|it| (it, block(it, &show))).collect();
+            if !lines.is_empty() && lines.iter().all(|(_, line)| line.is_none()) {
+                return Err(Unread("a block of the content is of a wrong type"));
+            }
+            let lines = lines.into_iter().map(|(it, line)| line.unwrap_or_else(|| unread_note(it)));
+            Ok(lines.collect::<Vec<_>>().join("\n"))
         }
-        _ => Err(unreadable("the content is no list")),
+        _ => Err(Unread("the content is no list")),
     }
+}
+
+/// Describes a block that cannot be read.
+fn unread_note(block: &Value) -> String {
+    match block["type"].as_str() {
+        Some(kind) => format!("[a block of type `{}` that cannot be read]", sanitize_kind(kind)),
+        None => "[a block without a type]".to_owned(),
+    }
+}
+
+/// Returns whether JSON is an object without members.
+fn is_empty_object(json: &str) -> bool {
+    json.strip_prefix('{').is_some_and(|rest| rest.trim_start() == "}")
 }
 
 fn invalid(why: &str) -> ToolError {
     ToolError::InvalidOutput(why.to_owned())
-}
-
-fn unreadable(why: &str) -> ToolError {
-    invalid(why).with_effect(Effect::Unknown)
 }
 
 /// Maps the texts of a failure of [`CallResult::read`].
@@ -174,8 +194,7 @@ fn block(block: &Value, show: impl Fn(&str) -> Option<Result<(), NotShown>>) -> 
         "resource_link" => Some(reference(block, block["uri"].as_str()?)),
         "resource" => {
             let resource = &block["resource"];
-            let uri = resource["uri"].as_str()?;
-            text(&resource["text"]).or_else(|| Some(reference(resource, uri)))
+            text(&resource["text"]).or_else(|| Some(reference(resource, resource["uri"].as_str()?)))
         }
         kind => Some(format!("[a block of unknown type `{}`]", sanitize_kind(kind))),
     }
@@ -217,6 +236,7 @@ mod tests {
     fn empty_structured_content_hides_no_text() {
         for (structured, text, expected) in [
             ("{}", "placed", json!("placed")),
+            ("{ \n}", "placed", json!("placed")),
             ("{}", "", json!({})),
             (r#"{"n":1}"#, "x", json!({"n": 1})),
         ] {
@@ -255,6 +275,51 @@ mod tests {
             "[resource: file:///a]",
         );
         check(json!([{"type": "hologram"}]), "[a block of unknown type `hologram`]");
+    }
+
+    /// Spec: Q2
+    #[test]
+    fn odd_blocks_keep_the_others() {
+        #[track_caller]
+        fn check(odd: Value, note: &str) {
+            let good = json!({"type": "text", "text": "placed"});
+            let blocks = [odd.clone(), good.clone(), odd.clone()];
+            let result = read(&json!({ "content": blocks }).to_string(), None).unwrap();
+            assert_eq!(result.as_string().unwrap(), format!("{note}\nplaced\n{note}"));
+            let failed = json!({ "content": [good, odd], "isError": true }).to_string();
+            let failed = read(&failed, None).unwrap_err();
+            assert_eq!(failed.kind().to_string(), format!("placed\n{note}"));
+            let alone = json!({ "content": [odd] }).to_string();
+            let error = read(&alone, None).unwrap_err();
+            assert_eq!(error.output().map(|output| &**output), Some(&*alone));
+        }
+        check(
+            json!({"type": "text", "text": null}),
+            "[a block of type `text` that cannot be read]",
+        );
+        check(json!({"type": "image"}), "[a block of type `image` that cannot be read]");
+        check(
+            json!({"type": "resource", "resource": {"blob": "AA=="}}),
+            "[a block of type `resource` that cannot be read]",
+        );
+        check(
+            json!({"type": "resource_link"}),
+            "[a block of type `resource_link` that cannot be read]",
+        );
+        check(json!({"text": "x"}), "[a block without a type]");
+        check(json!("x"), "[a block without a type]");
+        let resource = json!([{"type": "resource", "resource": {"text": "placed"}}]);
+        let result = read(&json!({ "content": resource }).to_string(), None).unwrap();
+        assert_eq!(result.as_string().unwrap(), "placed");
+    }
+
+    /// Spec: Q2, E10
+    #[test]
+    fn unreadable_results_are_kept() {
+        for result in [r#"{"content":"placed"}"#, r#""placed""#, r#"["placed"]"#] {
+            let error = read(result, None).unwrap_err();
+            assert_eq!(error.output().map(|output| &**output), Some(result));
+        }
     }
 
     fn read(result: &str, schema: Option<&Schema>) -> Result<JsonText, ToolError> {

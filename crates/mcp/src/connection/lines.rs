@@ -71,20 +71,32 @@ impl StdioTransport {
         }
     }
 
-    /// Handles a line.
-    fn take(&mut self, line: &[u8]) {
+    /// Handles a line. A message that is cut at the end of all output is lost with the program.
+    fn take(&mut self, line: &[u8], has_end: bool) {
         let text = String::from_utf8_lossy(line);
         let text = replace_lone_surrogates(&text);
-        match serde_json::from_str::<&RawValue>(&text) {
-            Ok(message) => {
-                let messages = wire::messages(message).into_iter();
-                self.backlog.extend(messages.filter_map(|message| self.wire.read(message, None)));
+        // Concurrent writers may lose a line end between two messages.
+        let mut values = serde_json::Deserializer::from_str(&text).into_iter::<&RawValue>();
+        loop {
+            let rest = &text[values.byte_offset()..];
+            match values.next() {
+                None => return,
+                Some(Ok(message)) => {
+                    let messages = wire::messages(message).into_iter();
+                    let read = messages.filter_map(|message| self.wire.read(message, None));
+                    self.backlog.extend(read);
+                }
+                Some(Err(_)) if has_end && wire::is_cut_message(rest) => {
+                    return self.answer_all(&self.wire.not_json(rest));
+                }
+                // Other text is no message: programs print what they like.
+                Some(Err(_)) => {
+                    return tracing::debug!(
+                        bytes = rest.len(),
+                        "output that is no message is skipped"
+                    );
+                }
             }
-            Err(_) if text.trim_start().starts_with("{\"jsonrpc\"") => {
-                // Other lines are not messages: programs print arbitrary text.
-                self.answer_all(&self.wire.not_json(&text));
-            }
-            Err(_) => tracing::debug!(bytes = text.len(), "a line that is no message is skipped"),
         }
     }
 
@@ -180,7 +192,8 @@ impl Transport<RoleClient> for StdioTransport {
                 }
             };
             match line {
-                OutputLine::Whole(line) => self.take(&line),
+                OutputLine::Whole(line) => self.take(&line, true),
+                OutputLine::Unended(line) => self.take(&line, false),
                 OutputLine::TooLong => {
                     self.fail(&format!("the answer is larger than {MAX_MESSAGE_BYTES} bytes"));
                 }

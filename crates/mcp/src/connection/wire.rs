@@ -14,8 +14,8 @@ use rmcp::model::{
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-pub(crate) use self::written::{messages, only_answer};
-use self::written::{names_revisions, read_error, readable_tools};
+pub(crate) use self::written::{is_cut_message, messages, only_answer};
+use self::written::{is_empty, names_revisions, read_error, readable_tools};
 use crate::fault::McpFault;
 use crate::secrets::Secrets;
 
@@ -101,14 +101,16 @@ impl RequestState {
 }
 
 impl WireState {
-    /// Returns the only pending request, if the error is that the server could not read a message.
-    fn only_unread(&self, error: &str) -> Option<RequestId> {
-        let code = read_value(error).ok()?["code"].as_i64()?;
-        let is_unread = [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST]
-            .contains(&ErrorCode(code.try_into().ok()?));
+    /// Returns the only pending request, if an error without an id can be about nothing else: the server could not
+    /// read a message, or the request is a call. An unknown method, or a call that was given up, may be that of a
+    /// notification.
+    fn only_pending(&self, error: &str) -> Option<RequestId> {
+        let code = ErrorCode(read_value(error).ok()?["code"].as_i64()?.try_into().ok()?);
+        let is_unread = [ErrorCode::PARSE_ERROR, ErrorCode::INVALID_REQUEST].contains(&code);
+        let is_of_call = code != ErrorCode::METHOD_NOT_FOUND && self.given_up.is_empty();
         let mut pending = self.requests.iter().filter(|(_, sent)| sent.left && !sent.is_answered);
         match (pending.next(), pending.next()) {
-            (Some((id, _)), None) if is_unread => Some(id.clone()),
+            (Some((id, sent)), None) if is_unread || sent.is_call && is_of_call => Some(id.clone()),
             _ => None,
         }
     }
@@ -157,9 +159,12 @@ impl Wire {
 
     /// Returns the fault of an answer that is not JSON, with the beginning of its text.
     pub(crate) fn not_json(&self, text: &str) -> McpFault {
-        let text = self.secrets.redact(text);
-        let shown: String = text.trim().chars().take(SHOWN_CHARS).collect();
-        McpFault::Unreadable(format!("the answer is not JSON: {shown}"))
+        McpFault::Unreadable(format!("the answer is not JSON: {}", self.excerpt(text)))
+    }
+
+    /// Returns the beginning of a text, without secrets.
+    pub(crate) fn excerpt(&self, text: &str) -> String {
+        self.secrets.redact(text).trim().chars().take(SHOWN_CHARS).collect()
     }
 
     /// Returns whether the server confirmed the current revision too late.
@@ -254,9 +259,16 @@ impl Wire {
         if fields.contains_key("method") || (result.is_none() && error.is_none()) {
             return self.redact_message(message);
         }
+        // A line of a log may have an id and an error too.
+        let is_object =
+            |field: Option<&&RawValue>| field.is_some_and(|it| it.get().starts_with('{'));
+        let is_bare = !fields.contains_key("jsonrpc") && !is_object(result) && !is_object(error);
+        if is_bare && asked.is_none() {
+            return None;
+        }
         let mut state = self.state();
         let id = match fields.get("id").map_or("null", |id| id.get()) {
-            "null" => asked.cloned().or_else(|| state.only_unread(error?.get()))?,
+            "null" => asked.cloned().or_else(|| state.only_pending(error?.get()))?,
             id => serde_json::from_str(id).ok()?,
         };
         let id = match &id {
@@ -273,12 +285,13 @@ impl Wire {
             return None;
         }
         sent.is_answered = true;
+        // A text before the answer was noise.
+        sent.fault = None;
         // Some servers send an empty error beside a result; the call succeeded.
-        let is_empty = |error: &RawValue| {
-            let empty = ["false", "0", "\"\"", "{}", "[]"];
-            error.get() == "null" || result.is_some() && empty.contains(&error.get())
-        };
-        let error = error.filter(|error| !is_empty(error)).map(|error| self.redact_message(error));
+        let says_nothing =
+            |error: &RawValue| error.get() == "null" || result.is_some() && is_empty(error.get());
+        let error =
+            error.filter(|error| !says_nothing(error)).map(|error| self.redact_message(error));
         let error = error.map(|error| read_error(error.as_ref().map_or("null", |it| it.get())));
         let answer = match (error, result) {
             (None, Some(result)) if sent.is_call => Ok(sent.keep(result)),
@@ -325,189 +338,4 @@ pub(crate) const fn is_probe(request: &ClientRequest) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use backstop_redact::Redactor;
-    use rmcp::model::{CallToolRequest, CallToolRequestParams, ServerResult};
-
-    use super::*;
-
-    fn waiting() -> Wire {
-        let wire = Wire::new(Secrets::new(Redactor::new()));
-        let request = CallToolRequest::new(CallToolRequestParams::new("x"));
-        let request = ClientRequest::CallToolRequest(request);
-        wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
-        wire
-    }
-
-    fn read(wire: &Wire, message: &Value) -> Option<ServerJsonRpcMessage> {
-        wire.read(&to_raw_value(message).unwrap(), None)
-    }
-
-    /// Spec: Q2, P12
-    #[test]
-    fn results_of_calls_are_kept_as_written() {
-        for result in [
-            r#"{"content": [{"type": "hologram", "data": 1}], "resultType": "complete"}"#,
-            r#"{"content": "text", "tools": []}"#,
-            r#"{"structuredContent": {"n": 3.10, "m": 18446744073709551616}}"#,
-            "{}",
-            "null",
-        ] {
-            let wire = waiting();
-            let message = format!(r#"{{"jsonrpc":"2.0","id":"7","result":{result}}}"#);
-            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
-            let ServerJsonRpcMessage::Response(response) = read else { panic!("{read:?}") };
-            assert_eq!(response.id, RequestId::Number(7));
-            assert!(matches!(response.result, ServerResult::CustomResult(_)), "{result} was read");
-            let kept = wire.end(&response.id).result;
-            assert_eq!(kept.map(|kept| kept.get().to_owned()).as_deref(), Some(result));
-        }
-    }
-
-    /// Spec: P7. As with providers: empty, false and zero say nothing beside an answer.
-    #[test]
-    fn empty_errors_beside_a_result_say_nothing() {
-        for (error, is_result) in [
-            ("{}", true),
-            ("\"\"", true),
-            ("false", true),
-            ("null", true),
-            (r#"{"code":1}"#, false),
-        ] {
-            let wire = waiting();
-            let message = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{}},"error":{error}}}"#);
-            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
-            let is_response = matches!(read, ServerJsonRpcMessage::Response(_));
-            assert_eq!(is_response, is_result, "{error}");
-        }
-    }
-
-    /// Spec: Q2
-    #[test]
-    fn batch_over_http_is_read_for_its_answer() {
-        let (told, answer) = (r#"{"method":"notifications/message"}"#, r#"{"id":7,"result":{}}"#);
-        for (written, expected) in [
-            (format!("[{told},{answer}]"), answer),
-            (format!("[{answer}]"), answer),
-            (answer.to_owned(), answer),
-            (format!("[{told}]"), told),
-        ] {
-            let written = RawValue::from_string(written).unwrap();
-            assert_eq!(only_answer(&written).get(), expected);
-        }
-    }
-
-    /// Spec: S5
-    #[test]
-    fn data_of_an_error_is_told() {
-        for (error, expected) in [
-            (
-                r#"{"code":-32603,"message":"Internal error","data":"broken"}"#,
-                "Internal error: broken",
-            ),
-            (r#"{"code":-32603,"message":"","data":{"why":"late"}}"#, r#"{"why":"late"}"#),
-            (r#"{"code":-32603,"message":"broken","data":"broken"}"#, "broken"),
-            (r#"{"code":-32603,"message":"broken","data":{}}"#, "broken"),
-            (r#"{"code":-32602,"message":"no","data":{"supported":["2025-06-18"]}}"#, "no"),
-        ] {
-            assert_eq!(read_error(error)["message"], expected, "{error}");
-        }
-        let long = format!(r#"{{"code":1,"message":"m","data":"{}"}}"#, "x".repeat(9_000));
-        assert_eq!(read_error(&long)["message"].as_str().unwrap().len(), 4_003);
-    }
-
-    /// Spec: Q9, E10
-    #[test]
-    fn rmcp_reads_no_secret() {
-        let wire = Wire::new(Secrets::new(Redactor::new()));
-        wire.secrets.add("hunter2-hunter2");
-        let request = ClientRequest::PingRequest(Default::default());
-        wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
-        let text = "it is hunter2-hunter2";
-        let progress = json!({"progressToken": 1, "progress": 1, "message": text});
-        for message in [
-            json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}),
-            json!({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": text}}),
-            json!({"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": text}}),
-        ] {
-            let message = to_raw_value(&message).unwrap();
-            let read = wire.unread(&message, None).unwrap().into_owned();
-            assert!(read.get().contains("it is [redacted]"), "{read}");
-        }
-    }
-
-    /// Spec: Q9
-    #[test]
-    fn calls_given_up_are_open_until_answered() {
-        let wire = waiting();
-        wire.give_up(&RequestId::Number(7));
-        assert!(!wire.has_given_up(), "the server never had it");
-        let wire = waiting();
-        wire.mark_left(&RequestId::Number(7));
-        wire.give_up(&RequestId::Number(7));
-        assert!(wire.has_given_up());
-        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());
-        assert!(!wire.has_given_up());
-    }
-
-    /// Spec: Q2
-    #[test]
-    fn deep_answers_are_named_for_what_they_are() {
-        let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-        for (answer, why) in [
-            (format!(r#""result":{{"x":{deep}}}"#), "nested deeper than 120 levels"),
-            (format!(r#""error":{{"code":-32000,"message":"no","data":{deep}}}"#), "-32000: no"),
-        ] {
-            let wire = Wire::new(Secrets::new(Redactor::new()));
-            let request = ClientRequest::PingRequest(Default::default());
-            wire.begin(&ClientJsonRpcMessage::request(request, RequestId::Number(7)));
-            let message = format!(r#"{{"jsonrpc":"2.0","id":7,{answer}}}"#);
-            let read = wire.read(serde_json::from_str(&message).unwrap(), None).unwrap();
-            let ServerJsonRpcMessage::Error(error) = read else { panic!("{read:?}") };
-            let fault = wire.end(&RequestId::Number(7)).fault;
-            let said = match fault {
-                Some(fault) => fault.to_string(),
-                None => format!("{}: {}", error.error.code.0, error.error.message),
-            };
-            assert!(said.contains(why), "{said}");
-        }
-    }
-
-    /// Spec: Q2. A server that cannot read the id of a request answers without one.
-    #[test]
-    fn errors_without_an_id_find_their_request() {
-        let error = |code: i32| {
-            let error = json!({"code": code, "message": "no"});
-            to_raw_value(&json!({"jsonrpc": "2.0", "id": null, "error": error})).unwrap()
-        };
-        let wire = waiting();
-        wire.mark_left(&RequestId::Number(7));
-        assert!(wire.read(&error(-32000), None).is_none(), "it may be about a notification");
-        let read = wire.read(&error(-32000), Some(&RequestId::Number(7)));
-        let Some(ServerJsonRpcMessage::Error(answer)) = read else { panic!("{read:?}") };
-        assert_eq!(answer.id, Some(RequestId::Number(7)));
-        for code in [-32700, -32600] {
-            let wire = waiting();
-            assert!(wire.read(&error(code), None).is_none(), "the server never had it");
-            wire.mark_left(&RequestId::Number(7));
-            assert!(wire.read(&error(code), None).is_some(), "{code}");
-            assert!(wire.read(&error(code), None).is_none(), "it is answered");
-        }
-        let wire = waiting();
-        let other = ClientRequest::PingRequest(Default::default());
-        wire.begin(&ClientJsonRpcMessage::request(other, RequestId::Number(8)));
-        [7, 8].into_iter().for_each(|id| wire.mark_left(&RequestId::Number(id)));
-        assert!(wire.read(&error(-32700), None).is_none(), "it may be about either");
-    }
-
-    /// Spec: Q2
-    #[test]
-    fn an_answer_to_nothing_is_no_message() {
-        let wire = waiting();
-        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 8, "result": {}})).is_none());
-        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": null, "error": {}})).is_none());
-        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_some());
-        assert!(read(&wire, &json!({"jsonrpc": "2.0", "id": 7, "result": {}})).is_none());
-        assert!(read(&wire, &json!("hello")).is_none());
-    }
-}
+mod tests;

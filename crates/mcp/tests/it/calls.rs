@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         calls_that_may_have_acted_stay_unrepeated,
         statuses_count_before_their_text_has_ended,
         deaths_are_told_with_their_cause,
+        errors_of_a_stream_are_told,
         no_half_of_a_secret_is_shown,
         progress_extends_a_call,
         lost_calls_share_one_restart,
@@ -75,6 +76,20 @@ async fn deaths_are_told_with_their_cause() {
     assert_eq!(error.code(), "tool.interrupted");
     let cause = "MCP server `faulty` ended (exit status: 3); it wrote: the key is [redacted]";
     assert_eq!(error.output().map(|output| &**output), Some(cause));
+}
+
+/// Spec: Q5, Q7
+async fn errors_of_a_stream_are_told() {
+    let (_faulty, server) = Faulty::new(Way::ALL[4], Script::faulty("error_event_in_words"));
+    let client = server.connect().await.unwrap();
+    let error = call(&client, "act").await.unwrap_err();
+    assert_eq!(error.code(), "tool.interrupted");
+    let said = error.output().unwrap();
+    assert!(
+        said.contains("reported an error in its stream") && said.contains("out of lamps"),
+        "{said}"
+    );
+    assert!(call(&client, "ok").await.is_ok());
 }
 
 /// Spec: Q7, E10

@@ -62,6 +62,8 @@ pub(crate) enum Reply {
     Nothing,
     /// These messages, followed by the death of the server.
     Die(Vec<Value>),
+    /// A part of the answer, followed by the death of the server.
+    DieWithin,
     /// Notifications without end.
     Flood,
     /// No further reading.
@@ -291,6 +293,7 @@ impl Script {
             "dies_in_call" | "dies_in_call_idempotent" | "dies_in_every_call" | "dies_for_good" => {
                 Reply::Die(vec![])
             }
+            "dies_in_answer" | "dies_in_answer_idempotent" => Reply::DieWithin,
             "floods" => Reply::Flood,
             "hangs" => Reply::Nothing,
             "silent_on_discover_and_gone" => match self.is_program {
@@ -311,6 +314,42 @@ impl Script {
             }
             "answer_of_50_mb" => one(result(request, text(&"x".repeat(50 * 1024 * 1024)))),
             "not_json" => Reply::Bytes(b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec()),
+            "error_without_id" => {
+                let mut error = error(request, -32000, "the lamp is broken");
+                error["id"] = Value::Null;
+                one(error)
+            }
+            "error_event" => {
+                let error = error(request, -32000, "the lamp is broken");
+                let kind = ("content-type", "text/event-stream".to_owned());
+                Reply::Status(200, vec![kind], format!("event: error\ndata: {error}\n\n"))
+            }
+            "answer_cut_in_event" => {
+                let kind = ("content-type", "text/event-stream".to_owned());
+                Reply::Status(200, vec![kind], "data: {\"jsonrpc\":\"2.0\",\"id\":".to_owned())
+            }
+            "event_without_end" => {
+                let kind = ("content-type", "text/event-stream".to_owned());
+                Reply::Status(200, vec![kind], format!("data: {good}"))
+            }
+            "error_event_in_words" => {
+                let kind = ("content-type", "text/event-stream".to_owned());
+                let body = "event: error\ndata: {\"message\": \"out of lamps\"}\n\n";
+                Reply::Status(200, vec![kind], body.to_owned())
+            }
+            "log_with_the_id" => {
+                Reply::Messages(vec![json!({"id": request["id"], "error": "minor"}), good])
+            }
+            "two_on_a_line" => {
+                let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+                Reply::Bytes(format!("{told}{good}").into_bytes())
+            }
+            "odd_block" => {
+                let mut content = text("the lamp is on");
+                let odd = json!({"type": "text", "text": null});
+                content["content"].as_array_mut().unwrap().push(odd);
+                one(result(request, content))
+            }
             "noise" => Reply::Messages(vec!["Starting up...".into(), good]),
             "no_content" => one(result(request, json!({"content": []}))),
             "empty_result" => one(result(request, json!({}))),
@@ -341,6 +380,12 @@ impl Script {
             "status_429" => status(429, "slow down"),
             "status_429_retry_after" => {
                 Reply::Status(429, vec![("retry-after", "7".to_owned())], String::new())
+            }
+            "status_429_retry_after_unit" => {
+                Reply::Status(429, vec![("retry-after", "7.0s".to_owned())], String::new())
+            }
+            "status_429_retry_after_ms" => {
+                Reply::Status(429, vec![("retry-after-ms", "7000".to_owned())], String::new())
             }
             "status_408" => status(408, "too slow"),
             "gateway_503" => Reply::Status(

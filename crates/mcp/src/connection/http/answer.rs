@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_process::hints::retry_after;
 use futures_util::StreamExt;
 use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use layer0::failure::Chain;
 use layer0::read_value;
 use layer0::text::replace_lone_surrogates;
@@ -75,14 +76,16 @@ pub(super) async fn read(
     }
     if !is(&response, JSON_MIME_TYPE) {
         let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes());
-        let kind = kind.map(String::from_utf8_lossy).unwrap_or_default();
-        return Err(McpFault::Unreadable(format!("the answer has content type `{kind}`")));
+        let kind = kind.map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+        let came = excerpt_body(&beginning(response, reading).await, reading.secrets);
+        let came = if came.is_empty() { came } else { format!(": {came}") };
+        return Err(McpFault::Unreadable(format!("the answer has content type `{kind}`{came}")));
     }
     let body = whole(response).await?;
     let text = String::from_utf8_lossy(&body);
     let text = replace_lone_surrogates(&text);
     let written: &RawValue = serde_json::from_str(&text).map_err(|_| wire.not_json(&text))?;
-    Ok(match wire.read(wire::only_answer(written), Some(&request.id)) {
+    Ok(match wire.read(wire::only_answer(written, Some(&request.id)), Some(&request.id)) {
         Some(message) => StreamableHttpPostResponse::Json(message, session),
         // The answer to another request; the answer to this one may still arrive.
         None => StreamableHttpPostResponse::Accepted,
@@ -114,7 +117,7 @@ fn coding(response: &Response) -> Option<String> {
 /// Returns the fault of an unexpected response.
 pub(super) async fn read_fault(response: Response, reading: &ResponseContext<'_>) -> McpFault {
     let status = response.status().as_u16();
-    let retry_after = retry_after(&response);
+    let retry_after = retry_after(response.headers(), reading.clock.now());
     let text = match response.status().is_redirection() {
         true => leads_to(&response),
         false => excerpt_body(&beginning(response, reading).await, reading.secrets),
@@ -132,7 +135,7 @@ async fn read_failure(
 ) -> Result<StreamableHttpPostResponse, McpFault> {
     let ResponseContext { wire, secrets, .. } = reading;
     let status = response.status();
-    let retry_after = retry_after(&response);
+    let retry_after = retry_after(response.headers(), reading.clock.now());
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
@@ -221,17 +224,6 @@ async fn beginning(response: Response, reading: &ResponseContext<'_>) -> Vec<u8>
 /// Returns the beginning of a text, without a partial secret.
 fn excerpt_body(body: &[u8], secrets: &Secrets) -> String {
     secrets.redact(&String::from_utf8_lossy(body)).trim().chars().take(SHOWN_CHARS).collect()
-}
-
-/// Returns the wait that a server asks for, in seconds or until a date.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let at = httpdate::parse_http_date(value).ok()?;
-    let date = response.headers().get(http::header::DATE)?.to_str().ok()?;
-    at.duration_since(httpdate::parse_http_date(date).ok()?).ok()
 }
 
 /// Returns the target of a redirect, as far as it may be shown.

@@ -10,12 +10,16 @@ use layer0::text::replace_lone_surrogates;
 use reqwest::Response;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::connection::wire::{Wire, only_answer};
+use crate::connection::wire::{Wire, is_cut_message, only_answer};
 use crate::fault::McpFault;
+
+/// The reason of a stream that ends within an answer.
+const CUT: &str = "cut the stream of its answer";
 
 /// Reads the events of a response. An unreadable event is recorded as the request's fault, and ends the stream.
 pub(super) fn read(
@@ -23,15 +27,21 @@ pub(super) fn read(
     id: Option<RequestId>,
     wire: Arc<Wire>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let noted = Noted { id, wire, is_elsewhere: Arc::default() };
+    let noted = Noted { id, wire, is_elsewhere: Arc::default(), is_over: Arc::default() };
     let is_elsewhere = Arc::clone(&noted.is_elsewhere);
+    let is_over = Arc::clone(&noted.is_over);
     let bytes = replace_invalid_utf8(limit_event_size(response.bytes_stream(), noted.clone()));
-    let events = SseStream::from_bytes_stream(bytes.boxed());
+    // The last event need not have an end.
+    let last = stream::once(async move {
+        is_over.store(true, Ordering::Relaxed);
+        Ok(Bytes::from_static(b"\n\n"))
+    });
+    let events = SseStream::from_bytes_stream(bytes.chain(last).boxed());
     let read = events.scan(noted, |noted, event| {
         std::future::ready(match event {
             Ok(event) => noted.read(event).map(Ok),
             Err(_) => {
-                noted.fail(McpFault::Lost("cut the stream of its answer".to_owned()));
+                noted.fail(McpFault::Lost(CUT.to_owned()));
                 None
             }
         })
@@ -53,22 +63,41 @@ struct Noted {
     wire: Arc<Wire>,
     /// Whether the stream answered another request.
     is_elsewhere: Arc<AtomicBool>,
+    /// Whether all bytes were received.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Noted {
     /// Reads the message of an event as the server wrote it.
     fn read(&self, mut event: Sse) -> Option<Sse> {
         let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
-        let data = event.data.as_deref().unwrap_or_default();
-        if !is_message || data.trim().is_empty() {
-            return Some(event);
-        }
-        let data = replace_lone_surrogates(data);
-        let Ok(message) = serde_json::from_str::<&RawValue>(&data) else {
-            self.fail(self.wire.not_json(&data));
-            return None;
+        let is_error = event.event.as_deref() == Some("error");
+        let is_read = |data: &mut String| (is_message || is_error) && !data.trim().is_empty();
+        let Some(data) = event.data.take_if(is_read) else { return Some(event) };
+        let data = replace_lone_surrogates(&data);
+        let message = serde_json::from_str::<&RawValue>(&data);
+        let message = message.map(|message| only_answer(message, self.id.as_ref()));
+        let message = match message {
+            Ok(message) if is_message || has_error(message) => message,
+            // The reason is kept in case that no answer follows.
+            _ if is_error => {
+                let why = self.wire.excerpt(&data);
+                self.fail(McpFault::Lost(format!("reported an error in its stream: {why}")));
+                return Some(event);
+            }
+            _ if is_cut_message(&data) => {
+                self.fail(match self.is_over.load(Ordering::Relaxed) {
+                    true => McpFault::Lost(CUT.to_owned()),
+                    false => self.wire.not_json(&data),
+                });
+                return None;
+            }
+            _ => {
+                self.fail(self.wire.not_json(&data));
+                return Some(event);
+            }
         };
-        let message = only_answer(message);
+        event.event = None;
         // An event that answers nothing keeps its place, without data.
         let read =
             self.wire.unread(message, self.id.as_ref()).map(|message| message.get().to_owned());
@@ -79,11 +108,23 @@ impl Noted {
         Some(event)
     }
 
+    /// Records why there is no answer, if none follows.
     fn fail(&self, fault: McpFault) {
         if let Some(id) = &self.id {
             self.wire.fail(id, fault);
         }
     }
+}
+
+/// Returns whether a message is an error of the protocol.
+fn has_error(message: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Head {
+        jsonrpc: String,
+        error: Box<RawValue>,
+    }
+    serde_json::from_str::<Head>(message.get())
+        .is_ok_and(|head| head.jsonrpc == "2.0" && head.error.get().starts_with('{'))
 }
 
 /// Ends a stream at an event that is too large.

@@ -22,6 +22,8 @@ pub(super) struct LineReader {
 /// A line of output.
 pub(super) enum OutputLine {
     Whole(Vec<u8>),
+    /// The last line, if it has no end.
+    Unended(Vec<u8>),
     TooLong,
     End,
 }
@@ -59,7 +61,7 @@ impl LineReader {
                 let rest = std::mem::take(&mut self.buffer);
                 self.scanned = 0;
                 let is_line = !rest.is_empty() && !self.is_skipping;
-                return if is_line { OutputLine::Whole(rest) } else { OutputLine::End };
+                return if is_line { OutputLine::Unended(rest) } else { OutputLine::End };
             }
             self.buffer.reserve(ROOM);
             if let Ok(0) | Err(_) = self.output.read_buf(&mut self.buffer).await {
@@ -80,7 +82,7 @@ mod tests {
         let mut lines = Vec::new();
         loop {
             match reader.next().await {
-                OutputLine::Whole(line) => lines.push(Some(line.len())),
+                OutputLine::Whole(line) | OutputLine::Unended(line) => lines.push(Some(line.len())),
                 OutputLine::TooLong => lines.push(None),
                 OutputLine::End => return lines,
             }

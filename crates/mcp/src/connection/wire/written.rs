@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use layer0::read_value;
+use rmcp::model::RequestId;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum number of revisions that are read from a refusal.
 /// Maximum number of characters of an error's data in its message.
 const MAX_DATA_CHARS: usize = 4_000;
-
+/// Maximum number of revisions that are read from a refusal.
 const MAX_REVISIONS: usize = 32;
 
 /// Returns the messages in a server's text; revision 2025-03-26 has batches.
@@ -18,18 +18,38 @@ pub(crate) fn messages(written: &RawValue) -> Vec<&RawValue> {
     batch.flatten().unwrap_or_else(|| vec![written])
 }
 
-/// Returns the message of a response over HTTP: of a batch, the one that is an answer, because one request was sent.
-pub(crate) fn only_answer(written: &RawValue) -> &RawValue {
-    let is_answer = |message: &&RawValue| {
-        let fields: BTreeMap<String, &RawValue> =
-            serde_json::from_str(message.get()).unwrap_or_default();
-        fields.contains_key("result") || fields.contains_key("error")
-    };
+/// Returns whether a text that is no JSON is the beginning of a message, and not other output.
+pub(crate) fn is_cut_message(text: &str) -> bool {
+    text.trim_start().starts_with("{\"jsonrpc\"")
+}
+
+/// Returns the message of a response over HTTP: of a batch, the answer to the request, or else the first answer, because
+/// one request was sent.
+pub(crate) fn only_answer<'a>(written: &'a RawValue, asked: Option<&RequestId>) -> &'a RawValue {
     let batch = messages(written);
-    match batch[..] {
-        [message] => message,
-        _ => batch.into_iter().find(is_answer).unwrap_or(written),
+    if let [message] = batch[..] {
+        return message;
     }
+    let asked = asked.map(ToString::to_string);
+    let mut answers = batch.into_iter().filter_map(|message| {
+        let fields: BTreeMap<String, &RawValue> = serde_json::from_str(message.get()).ok()?;
+        let is_answer = fields.contains_key("result") || fields.contains_key("error");
+        let id = fields.get("id").map_or("", |id| id.get()).trim_matches('"');
+        is_answer.then_some((message, asked.as_deref() == Some(id)))
+    });
+    let first = answers.next();
+    let own = first.into_iter().chain(answers).find(|(_, is_own)| *is_own);
+    own.or(first).map_or(written, |(message, _)| message)
+}
+
+/// Returns whether an error is empty, which says nothing next to a result.
+pub(super) fn is_empty(json: &str) -> bool {
+    let is_blank = |(open, close): (&str, &str)| {
+        let inner = json.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+        inner.is_some_and(|inner| inner.trim().is_empty())
+    };
+    matches!(json, "false" | "0")
+        || [("\"", "\""), ("{", "}"), ("[", "]")].into_iter().any(is_blank)
 }
 
 /// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the unreadable tools.
@@ -57,7 +77,7 @@ pub(super) fn names_revisions(result: &RawValue) -> bool {
 fn add_data(message: &mut String, data: &str) {
     let text = serde_json::from_str::<String>(data).unwrap_or_else(|_| data.to_owned());
     let text = text.trim();
-    if text.is_empty() || ["null", "{}", "[]"].contains(&text) || message.contains(text) {
+    if text.is_empty() || text == "null" || is_empty(text) || message.contains(text) {
         return;
     }
     if !message.is_empty() {

@@ -157,9 +157,10 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
     }
     match reply {
         Reply::Messages(messages) => {
-            let messages = messages.iter().filter(|message| message.is_object());
-            let texts: Vec<Vec<u8>> =
-                messages.map(|message| message.to_string().into_bytes()).collect();
+            let is_sent = |message: &&Value| script.is_stream || message.is_object();
+            let text = |message: &Value| message.as_str().map_or(message.to_string(), str::to_owned);
+            let messages = messages.iter().filter(is_sent);
+            let texts: Vec<Vec<u8>> = messages.map(|it| text(it).into_bytes()).collect();
             out.messages(script.is_stream, headers, &texts)
         }
         Reply::Bytes(bytes) => out.messages(script.is_stream, headers, &[bytes]),
@@ -178,7 +179,7 @@ fn answer(script: &Script, seen: &Mutex<Seen>, stream: TcpStream) -> std::io::Re
             out.raw(head.as_bytes())?;
             reader.read_to_end(&mut Vec::new()).map(drop)
         }
-        Reply::Die(_) | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
+        Reply::Die(_) | Reply::DieWithin | Reply::Flood | Reply::HangForGood | Reply::Nothing => {
             // Until the client closes the connection.
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).map(drop)

@@ -81,6 +81,10 @@ pub(crate) fn serve() {
                 }
                 std::process::exit(3);
             }
+            Reply::DieWithin => {
+                write(b"{\"jsonrpc\":\"2.0\",\"id\":");
+                std::process::exit(3);
+            }
             Reply::Flood => loop {
                 // Until the client closes the pipe, and afterwards.
                 let _ = stdout.write_all(FLOOD.as_bytes());
