@@ -40,9 +40,7 @@ impl Fitted {
         let mut request = request.clone();
         let tools = last.fit(&request.tools, accepts);
         let messages = request.messages.messages().to_vec();
-        // The provider's own endpoint is known to refuse other ids.
-        let ids = if endpoint.is_own() { accepts.call_ids.strict() } else { accepts.call_ids };
-        let messages = fit_call_ids(messages, ids, |message, id| match message {
+        let messages = fit_call_ids(messages, accepts.call_ids, |message, id| match message {
             Message::Assistant { provider_state, .. } => {
                 keeps_id(endpoint.state_parts(provider_state.as_ref()), id)
             }
