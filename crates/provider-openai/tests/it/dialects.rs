@@ -110,9 +110,9 @@ async fn text_in_parts_and_both_thinking_names() {
 async fn half_a_character_at_the_end_holds_nothing_up() {
     let mut reply = stream(&[json!({ "content": "x @" })], "length");
     let body = String::from_utf8(reply.body.clone()).unwrap().replace('@', "\\ud83d");
-    reply.body = body.into_bytes();
-    let length = reply.body.len();
     // The connection stays open behind the end.
+    let length = body.len();
+    reply.body = (body + ": more\n\n").into_bytes();
     let answer = ask(reply.ending(Ending::HangAt(length)), true).await.unwrap();
     assert_eq!(&*answer.text, "x \u{fffd}");
     assert_eq!(answer.stop_reason, StopReason::MaxTokens);
