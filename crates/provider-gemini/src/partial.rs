@@ -1,6 +1,7 @@
 //! Arguments that are streamed value by value, each with its JSON path.
 
 use backstop_provider_http::lenient;
+use layer0::text::replace_lone_surrogates;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -54,7 +55,8 @@ impl PartialArguments {
     /// Adds a list of pieces.
     pub(crate) fn take(&mut self, pieces: &RawValue) {
         self.taken += pieces.get().len();
-        let known: Option<Vec<WirePiece>> = serde_json::from_str(pieces.get()).ok();
+        let text = replace_lone_surrogates(pieces.get());
+        let known: Option<Vec<WirePiece>> = serde_json::from_str(&text).ok();
         let fits = known.is_some_and(|known| known.into_iter().all(|piece| self.add(piece)));
         if !fits {
             self.misfits.push_str(pieces.get());
@@ -225,6 +227,8 @@ mod tests {
             ],
             r#"{"to":"Bonn","amount":3.10,"tags":["\"a",{"x":true}],"a b":null}"#,
         );
+        // Half a character, whose other half does not follow.
+        check(&[r#"[{"jsonPath":"$.to","stringValue":"a\ud83d"}]"#], "{\"to\":\"a\u{fffd}\"}");
         check(
             &[
                 r#"[{"jsonPath":"$.to","willContinue":true}]"#,
