@@ -352,7 +352,7 @@ async fn what_cannot_be_asked_for_is_invalid_input() {
 #[tokio::test]
 async fn status_outlives_a_body_that_breaks() {
     for ending in [Ending::CloseAt(4), Ending::ResetAt(4), Ending::HangAt(4)] {
-        let busy = text(503, "busy, come later").header("retry-after", "7");
+        let busy = text(503, "busy, come later").header("retry-after", "7.0s");
         let server = Loopback::replying([busy.ending(ending)]);
         let url = url(&server, "here.test", "/");
         let error = fetch(&here(), &ALL, json!({ "url": url })).await.unwrap_err();
