@@ -90,7 +90,7 @@ pub(crate) struct Others {
 impl Picking<'_> {
     /// Returns the refusal for which an endpoint is not waited for.
     fn left_for(&self, endpoint: &ModelEndpoint) -> Option<ProviderError> {
-        endpoint.left_for().filter(|_| self.has_next)
+        endpoint.refusal.left_for(&endpoint.rate).filter(|_| self.has_next)
     }
 
     /// Returns the time for which the call may wait: as long as for a hint, and never past the deadline.

@@ -107,7 +107,7 @@ async fn text_in_parts_and_both_thinking_names() {
 ///
 /// Spec: P7
 #[tokio::test]
-async fn half_a_character_at_the_end_holds_nothing_up() {
+async fn half_a_character_holds_no_end_up() {
     let mut reply = stream(&[json!({ "content": "x @" })], "length");
     let body = String::from_utf8(reply.body.clone()).unwrap().replace('@', "\\ud83d");
     // The connection stays open behind the end.

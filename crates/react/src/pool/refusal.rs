@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_provider::ProviderError;
 use backstop_provider::recorded::RecordedFailure;
+use backstop_retry::RateLimit;
 use layer0::failure::{Elsewhere, Facts, Failure, Retry};
-
-use crate::endpoint::ModelEndpoint;
 
 /// The last refusal of an endpoint, after which its pool stopped using it. Clones share it.
 #[derive(Clone, Default)]
@@ -17,18 +16,11 @@ impl LastRefusal {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.into());
     }
 
-    fn error(&self) -> Option<ProviderError> {
-        let refusal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        refusal.as_ref().map(ProviderError::from)
-    }
-}
-
-impl ModelEndpoint {
     /// Returns the refusal for which the endpoint is paused, with the rest of the pause as its hint, if a call asks
     /// another provider instead of waiting for the end of the pause.
-    pub(super) fn left_for(&self) -> Option<ProviderError> {
-        let pause = Some(self.rate.pause_left()).filter(|pause| !pause.is_zero())?;
-        let error = self.refusal.error()?;
+    pub(super) fn left_for(&self, rate: &RateLimit) -> Option<ProviderError> {
+        let pause = Some(rate.pause_left()).filter(|pause| !pause.is_zero())?;
+        let error = self.error()?;
         match error.facts() {
             Facts { retry: Retry::Never, .. } => Some(error),
             Facts { retry: Retry::After(_), elsewhere: Elsewhere::AtOnce, .. } => {
@@ -36,5 +28,10 @@ impl ModelEndpoint {
             }
             _ => None,
         }
+    }
+
+    fn error(&self) -> Option<ProviderError> {
+        let refusal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.as_ref().map(ProviderError::from)
     }
 }

@@ -42,6 +42,14 @@ pub(super) struct ResponseContext<'a> {
     pub(super) clock: &'a dyn Clock,
 }
 
+impl ResponseContext<'_> {
+    /// Returns the wait that a server asks for.
+    fn retry_after(&self, response: &Response) -> Option<Duration> {
+        // time of day: a date in the header refers to it, where the server does not tell its own.
+        retry_after(response.headers(), self.clock.now())
+    }
+}
+
 /// Reads the response to a message.
 pub(super) async fn read(
     response: Response,
@@ -117,7 +125,7 @@ fn coding(response: &Response) -> Option<String> {
 /// Returns the fault of an unexpected response.
 pub(super) async fn read_fault(response: Response, reading: &ResponseContext<'_>) -> McpFault {
     let status = response.status().as_u16();
-    let retry_after = retry_after(response.headers(), reading.clock.now());
+    let retry_after = reading.retry_after(&response);
     let text = match response.status().is_redirection() {
         true => leads_to(&response),
         false => excerpt_body(&beginning(response, reading).await, reading.secrets),
@@ -135,7 +143,7 @@ async fn read_failure(
 ) -> Result<StreamableHttpPostResponse, McpFault> {
     let ResponseContext { wire, secrets, .. } = reading;
     let status = response.status();
-    let retry_after = retry_after(response.headers(), reading.clock.now());
+    let retry_after = reading.retry_after(&response);
     let means_itself =
         [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
     if means_itself.contains(&status) || status.is_redirection() {
