@@ -272,9 +272,11 @@ impl Wire {
             id => serde_json::from_str(id).ok()?,
         };
         let id = match &id {
-            RequestId::String(text) if !state.requests.contains_key(&id) => {
-                RequestId::Number(text.parse().ok()?)
-            }
+            // No request has another text as its id; SDKs give one to errors of the transport.
+            RequestId::String(text) if !state.requests.contains_key(&id) => match text.parse() {
+                Ok(number) => RequestId::Number(number),
+                Err(_) => asked.filter(|_| error.is_some()).cloned()?,
+            },
             _ => id,
         };
         state.given_up.remove(&id);

@@ -161,6 +161,11 @@ fn errors_without_an_id_find_their_request() {
     let read = wire.read(&error(-32601), Some(&RequestId::Number(7)));
     let Some(ServerJsonRpcMessage::Error(answer)) = read else { panic!("{read:?}") };
     assert_eq!(answer.id, Some(RequestId::Number(7)));
+    let named = json!({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32000}});
+    let named = to_raw_value(&named).unwrap();
+    let wire = waiting();
+    assert!(wire.read(&named, None).is_none());
+    assert!(wire.read(&named, Some(&RequestId::Number(7))).is_some());
     for code in [-32700, -32600, -32000, -32603, 7] {
         let wire = waiting();
         assert!(wire.read(&error(code), None).is_none(), "the server never had it");
