@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_process::{RequestDenied, check_request, is_loopback};
 use backstop_process::hints::retry_after;
+use backstop_process::{RequestDenied, check_request, is_loopback};
 use backstop_redact::Redactor;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use backstop::event_log::Batch;
+use backstop::event_log::{Batch, Log};
 use backstop::layer0::event::Hash;
-use backstop::{Database, Durability, EventLog};
+use backstop::{Database, Durability};
 use rusqlite::{Connection, params};
 
 use crate::plain::signed;

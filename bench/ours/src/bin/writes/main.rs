@@ -13,7 +13,8 @@ mod work;
 
 use std::sync::Arc;
 
-use backstop::{Database, Durability, ErrorStore, EventLog};
+use backstop::event_log::Log;
+use backstop::{Database, Durability, ErrorStore};
 use contest::Round;
 use contestant_backstop::CONTESTANT;
 
