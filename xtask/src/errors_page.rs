@@ -21,9 +21,10 @@ Every way to fail or to stop has a code: a stable name that is printed, logged a
 every code ends a run: a tool's failure goes to the model, a memory's is noted and passed over. The
 message and the chain of causes beside the code say what went wrong this time.
 
-`again` says whether trying the same thing once more can help, `acted` whether the attempt may already
-have acted on the world. Some codes have several failures; a dash stands for codes that are no error of
-their own.
+`again` says whether another attempt now can help, as the retries make it; after they gave up it is
+never, though the failure may pass later ([three facts](failures.md#three-facts)). `acted` says whether
+the attempt may already have acted on the world. Some codes have several failures; a dash stands for
+codes that are no error of their own.
 ";
 
 /// Writes the page.

@@ -102,10 +102,17 @@ impl Error {
         Failure::code(self)
     }
 
-    /// Returns whether a retry can help.
+    /// Returns whether another attempt now, with backoff, can help; false once the retries gave up.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
+    }
+
+    /// Returns whether the failure may have passed when the work is begun anew later, also after the retries gave up.
+    /// A job queue asks this.
+    #[must_use]
+    pub fn may_pass_later(&self) -> bool {
+        Failure::may_pass_later(self)
     }
 
     /// Returns how to fix it.

@@ -188,3 +188,8 @@ struct WorkflowGuide;
 #[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/behaviors.md")]
 struct BehaviorGuide;
+
+/// As [`Streaming`].
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/failures.md")]
+struct FailureGuide;

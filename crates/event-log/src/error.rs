@@ -309,7 +309,7 @@ impl LogError {
         Self::UnreadableRun { run, source: source.into() }
     }
 
-    /// Returns whether trying again can help.
+    /// Returns whether another attempt now, with backoff, can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

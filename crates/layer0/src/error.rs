@@ -4,14 +4,21 @@
 //! [`OrchError`], never the inner error, which stays reachable through [`std::error::Error::source`].
 
 // The macro has to precede the modules that use it.
-/// Adds an inherent `is_retryable` to an error enum, so that callers need no trait import.
+/// Adds inherent `is_retryable` and `may_pass_later` to an error enum, so that callers need no trait import.
 macro_rules! inherent_is_retryable {
     ($error:ty) => {
         impl $error {
-            /// Returns whether trying again can help.
+            /// Returns whether another attempt now, with backoff, can help; false once the retries gave up.
             #[must_use]
             pub fn is_retryable(&self) -> bool {
                 $crate::failure::Failure::retry(self).is_retryable()
+            }
+
+            /// Returns whether the failure may have passed when the work is begun anew later, also after the retries
+            /// gave up. A job queue asks this.
+            #[must_use]
+            pub fn may_pass_later(&self) -> bool {
+                $crate::failure::Failure::may_pass_later(self)
             }
         }
     };

@@ -15,7 +15,7 @@ use crate::{code, text};
 pub use chain::{Chain, ErrorText, chain, sources};
 pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
 
-/// An error with its facts: a stable code, whether trying again can help, whether it may have acted, and its meaning
+/// An error with its facts: a stable code, whether another attempt can help, whether it may have acted, and its meaning
 /// for the endpoint.
 ///
 /// Retry policies, logs and models read these facts; no decision depends on the text of an error. An implementation is
@@ -68,10 +68,30 @@ pub trait Failure: Error {
         self.facts().effect
     }
 
-    /// Returns whether the same thing may be tried again. The default is whether `retry()` is anything but
-    /// [`Retry::Never`]. Retry policies ask this first, and respect an override ([`stated_facts`]).
+    /// Returns whether another attempt now, with backoff, can help. The default is whether `retry()` is anything but
+    /// [`Retry::Never`]. Retry policies ask this first, and respect an override ([`stated_facts`]). It is false once a
+    /// retry layer has given up; a caller that tries later asks [`may_pass_later`](Failure::may_pass_later).
     fn is_retryable(&self) -> bool {
         self.retry().is_retryable()
+    }
+
+    /// Returns whether the failure may have passed when the same work is begun anew later, also after a retry layer has
+    /// given up. A job queue asks this. Where [`effect`](Failure::effect) is not [`Effect::None`], the new work may act
+    /// a second time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use layer0::error::OperatorError;
+    /// use layer0::failure::{Exhausted, Failure};
+    ///
+    /// let last = OperatorError::Retryable("queue is full".into());
+    /// let error = Exhausted::new(3, Duration::from_secs(3), last);
+    /// assert!(!error.is_retryable());
+    /// assert!(error.may_pass_later());
+    /// ```
+    fn may_pass_later(&self) -> bool {
+        stated_facts(self).later.is_retryable()
     }
 
     /// Returns whether another endpoint may do better.

@@ -31,7 +31,7 @@ pub enum ServeError {
 }
 
 impl ServeError {
-    /// Returns whether a retry can help.
+    /// Returns whether another attempt now, with backoff, can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

@@ -368,7 +368,7 @@ impl ProviderError {
         }
     }
 
-    /// Returns whether a retry can help.
+    /// Returns whether another attempt now, with backoff, can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()

@@ -202,10 +202,17 @@ impl AgentError {
         }
     }
 
-    /// Returns whether trying again can help.
+    /// Returns whether another attempt now, with backoff, can help; false once the retries gave up.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
+    }
+
+    /// Returns whether the failure may have passed when the work is begun anew later, also after the retries gave up.
+    /// A job queue asks this.
+    #[must_use]
+    pub fn may_pass_later(&self) -> bool {
+        Failure::may_pass_later(self)
     }
 }
 
@@ -393,10 +400,17 @@ impl RunFailure {
         Failure::code(self)
     }
 
-    /// Returns whether trying again can help.
+    /// Returns whether another attempt now, with backoff, can help; false once the retries gave up.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
+    }
+
+    /// Returns whether the failure may have passed when the work is begun anew later, also after the retries gave up.
+    /// A job queue asks this.
+    #[must_use]
+    pub fn may_pass_later(&self) -> bool {
+        Failure::may_pass_later(self)
     }
 
     /// Returns how a person can fix it: the failure's own hint, else the advice for its code.

@@ -11,7 +11,7 @@ use backstop_retry::RetryConfig;
 use layer0::Code;
 use layer0::error::OrchError;
 use layer0::event::EventKind;
-use layer0::failure::{Effect, Failure, Retry, sources};
+use layer0::failure::{Effect, Failure, Retry, sources, stated_facts};
 use layer0::usage::TokenUsage;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -69,8 +69,10 @@ async fn failure_keeps_its_sources_upward() {
     let EventKind::RunFailed(failed) = &events.last().unwrap().kind else { panic!("it failed") };
     assert_eq!(failed.chain, ["gave up after 3 attempts", "scripted transient error"]);
 
+    assert!(!failure.is_retryable() && failure.may_pass_later());
+    assert!(failure.error.may_pass_later());
     let error = OrchError::from(failure);
-    assert!(!error.is_retryable());
+    assert!(!error.is_retryable() && error.may_pass_later());
     let chain: Vec<String> = sources(&error).map(ToString::to_string).collect();
     assert_eq!(chain[0], "operator failed");
     assert_eq!(chain[1], "operator could not use its model");
@@ -80,6 +82,20 @@ async fn failure_keeps_its_sources_upward() {
     assert!(sources(&error).any(|cause| cause.is::<RunFailure>()));
     assert!(sources(&error).any(|cause| cause.is::<AgentError>()));
     assert!(sources(&error).last().unwrap().is::<ProviderError>());
+}
+
+/// Spec: R1, E5
+#[tokio::test]
+async fn a_recorded_outage_may_pass_later() {
+    for (kind, passes) in [(ErrorKind::Transient, true), (ErrorKind::AuthFailed, false)] {
+        let bench = Bench::new();
+        let answers = (0..3).map(|_| fails(kind)).collect();
+        let failure = bench.run(bench.agent(answers)).await.unwrap_err();
+        let resumed =
+            bench.agent(Vec::new()).build().unwrap().resume(failure.run_id).await.unwrap_err();
+        let facts = stated_facts(&resumed);
+        assert_eq!((facts.retry, resumed.may_pass_later()), (Retry::Never, passes), "{kind:?}");
+    }
 }
 
 /// Spec: G1
