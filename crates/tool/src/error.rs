@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError};
-use layer0::failure::{Effect, Facts, Failure, InnerError, Retry, Seconds};
+use layer0::failure::{Effect, Facts, Failure, InnerError, Retry, Seconds, stated_facts};
 use thiserror::Error;
 
 /// The reason that a tool call failed. The model reads it as the call's result; it never ends a run.
@@ -201,6 +201,39 @@ impl ToolError {
         Self::Timeout { after }
     }
 
+    /// Makes the error of an own failure type, with its code, its retry answer and its effect. An error that a tool
+    /// returns without it has the facts of [`ToolError::Caused`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use backstop_tool::ToolError;
+    /// use layer0::failure::{Effect, Facts, Failure, Retry};
+    ///
+    /// /// The shop takes no orders for the moment.
+    /// #[derive(Debug, thiserror::Error)]
+    /// #[error("the shop is busy")]
+    /// struct Busy;
+    ///
+    /// impl Failure for Busy {
+    ///     fn facts(&self) -> Facts {
+    ///         Facts::from_hint("shop.busy", Some(Duration::from_millis(20)), Effect::None)
+    ///     }
+    /// }
+    ///
+    /// let error = ToolError::from_failure(Busy);
+    /// assert_eq!(error.author_code().map(|code| &**code), Some("shop.busy"));
+    /// assert_eq!(error.retry(), Retry::After(Duration::from_millis(20)));
+    /// assert_eq!(error.effect(), Effect::None);
+    /// ```
+    pub fn from_failure(failure: impl Failure + Send + Sync + 'static) -> Self {
+        let facts = stated_facts(&failure);
+        Self::Caused(failure.into())
+            .with_code(facts.code)
+            .with_retry(facts.retry)
+            .with_effect(facts.effect)
+    }
+
     /// Adds the author's own code.
     #[must_use]
     pub fn with_code(self, code: impl Into<Arc<str>>) -> Self {
@@ -226,7 +259,9 @@ impl ToolError {
         details.into()
     }
 
-    /// Sets whether a retry can help, and how long to wait first.
+    /// Sets whether a retry can help, and how long to wait first. The runtime waits at least as long as the backoff of
+    /// its retry policy, with jitter. It repeats only after [`Retry::After`], and only a call that is idempotent or had
+    /// no effect ([`ToolError::with_effect`]).
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
         let mut details = self.into_details();
@@ -294,7 +329,7 @@ impl ToolError {
         }
     }
 
-    /// Returns whether a retry can help.
+    /// Returns whether another attempt now, with backoff, can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
@@ -309,7 +344,7 @@ impl Failure for ToolError {
             Self::Caused(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
             Self::Detailed { retry, effect, error, .. } => {
                 let facts = error.facts();
-                let facts = retry.map_or(facts, |retry| facts.with_retry(retry));
+                let facts = retry.map_or(facts, |retry| facts.with_retry(retry).with_later(retry));
                 effect.map_or(facts, |effect| facts.with_effect(effect))
             }
             Self::DoneElsewhere(_) => Facts::never(code::TOOL_DONE_ELSEWHERE, Effect::None),

@@ -84,8 +84,11 @@ impl Run {
             execution.admitted = admitted.ok();
         }
         let admitted = execution.admitted.as_ref();
+        // The policy repeats a call that is not idempotent only after a failure without effect. A call that only
+        // dispatches is left to the orchestrator's retries.
         let is_repeatable = admitted
-            .is_some_and(|admitted| admitted.spec().idempotent || admitted.spec().probe_is_final);
+            .map(Admitted::spec)
+            .is_some_and(|spec| spec.idempotent || spec.probe_is_final || !spec.dispatches);
         if let Some(admitted) = admitted
             && let Some(spec) = admitted.dispatch().cloned()
         {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use backstop_clock::Clock;
 use backstop_event_log::{EventLog, MemoryLog, read_events};
 use backstop_provider::{ProviderError, ScriptedProvider};
-use backstop_react::{Agent, AgentError, Limits, Live};
+use backstop_react::{Agent, AgentError, Budget, Limits, Live};
 use backstop_tool::{ToolContext, ToolError, tool};
+use layer0::failure::{Effect, Facts, Failure, Retry};
 use layer0::stop::Stop;
 use serde_json::{Value, json};
 
@@ -232,4 +233,70 @@ async fn late_output_of_blocking_code_is_noted() {
     assert_eq!(types(&events).iter().filter(|kind| **kind == "tool.late").count(), 1);
     assert!(!format!("{:?}", outcome.transcript).contains("too late"));
     assert!(told.load(Ordering::SeqCst), "it could have known");
+}
+
+/// Orders that fail twice.
+struct Shop {
+    orders: AtomicUsize,
+    error: fn() -> ToolError,
+}
+
+/// Orders.
+#[tool]
+async fn order(shop: backstop_tool::State<Shop>) -> Result<&'static str, ToolError> {
+    match shop.orders.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => Err((shop.error)()),
+        _ => Ok("ordered"),
+    }
+}
+
+/// The shop is busy, and has not ordered.
+#[derive(Debug, thiserror::Error)]
+#[error("busy")]
+struct Busy;
+
+impl Failure for Busy {
+    fn facts(&self) -> Facts {
+        Facts::from_hint("shop.busy", Some(Duration::from_millis(20)), Effect::None)
+    }
+}
+
+/// Spec: T8. A call that is not idempotent is repeated if its failure had no effect.
+#[tokio::test]
+async fn failure_without_effect_is_repeated() {
+    const AFTER: Retry = Retry::After(Duration::from_millis(20));
+    fn busy() -> ToolError {
+        ToolError::ExecutionFailed("busy".into())
+    }
+    let cases: [(fn() -> ToolError, usize); 5] = [
+        (|| ToolError::from_failure(Busy), 3),
+        (|| busy().with_retry(AFTER).with_effect(Effect::None), 3),
+        (|| busy().with_retry(Retry::Backoff).with_effect(Effect::None), 1),
+        (|| busy().with_retry(AFTER), 1),
+        (busy, 1),
+    ];
+    for (error, executions) in cases {
+        let bench = Bench::new();
+        let shop = Shop { orders: AtomicUsize::new(0), error };
+        let answers = vec![calls([call("c1", "order", json!({}))]), says("done")];
+        let outcome = bench.run(bench.agent(answers).tool(order).state(shop)).await.unwrap();
+        let error = error();
+        assert_eq!(outcome.usage.tool_calls as usize, executions, "{error:?}");
+        assert_eq!(tool_texts(&outcome)[0].1, executions == 1, "{error:?}");
+        let replayed = backstop_react::replay(&*bench.log, &outcome.run_id).await.unwrap();
+        assert!(replayed.is_some());
+    }
+}
+
+/// Spec: T8, B2
+#[tokio::test]
+async fn repeats_without_effect_keep_the_budget() {
+    for (limit, executions) in [(3, 3), (2, 2), (1, 1)] {
+        let bench = Bench::new();
+        let shop = Shop { orders: AtomicUsize::new(0), error: || ToolError::from_failure(Busy) };
+        let answers = vec![calls([call("c1", "order", json!({}))]), says("done")];
+        let agent = bench.agent(answers).tool(order).state(shop);
+        let outcome = bench.run(agent.budget(Budget::new().tool_calls(limit))).await.unwrap();
+        assert_eq!(outcome.usage.tool_calls, executions, "of {limit}");
+    }
 }
