@@ -25,6 +25,38 @@ use crate::{
 };
 
 /// A tool that the model can call.
+///
+/// ```
+/// use backstop_tool::{Arguments, Tool, ToolContext, ToolError, ToolSpec};
+/// use layer0::JsonText;
+/// use serde_json::json;
+///
+/// struct Add(ToolSpec);
+///
+/// impl Add {
+///     fn new() -> Self {
+///         let numbers = json!({
+///             "type": "object",
+///             "properties": { "x": { "type": "integer" }, "y": { "type": "integer" } },
+///             "required": ["x", "y"]
+///         });
+///         Self(ToolSpec::new("add", "Add two numbers.", numbers).idempotent())
+///     }
+/// }
+///
+/// #[async_trait::async_trait]
+/// impl Tool for Add {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     async fn call(&self, arguments: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+///         let (x, y) = (arguments.whole_number("x")?, arguments.whole_number("y")?);
+///         Ok(json!(x.unwrap_or(0) + y.unwrap_or(0)).into())
+///     }
+/// }
+/// assert_eq!(Add::new().spec().name.as_ref(), "add");
+/// ```
 #[async_trait]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no tool",

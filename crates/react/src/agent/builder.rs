@@ -397,7 +397,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets a state of the application for its tools: `context.state::<T>()`.
+    /// Sets the application's state for its tools: a parameter `State<T>`, or `context.state::<T>()`. An agent has one
+    /// state, of one type; a second one replaces the first.
     pub fn state<T: Any + Send + Sync>(mut self, state: T) -> Self {
         self.app_state = Some(Arc::new(state));
         self
