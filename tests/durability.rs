@@ -11,6 +11,7 @@ mod recorded;
 mod replayed;
 mod same_records;
 mod sessions;
+mod taken_ids;
 #[cfg(unix)]
 mod tree;
 #[cfg(unix)]

@@ -64,6 +64,7 @@ fn every_variant_states_its_facts() {
         LogError::lost_tail("run_1".into(), 7),
         LogError::not_erasable(7, "it has no salt"),
         LogError::NotFound("run_1".into()),
+        LogError::RunExists("run_1".into()),
         LogError::RunForgotten("run_1".into()),
         LogError::schema_newer(2, 1),
         LogError::StoreLost("/x.db".into()),

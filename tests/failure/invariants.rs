@@ -12,7 +12,9 @@ fn everything() -> impl Iterator<Item = &'static Played> {
 
 /// Has the run no end: it waits for a person, or its log failed?
 fn is_open(played: &Played) -> bool {
-    played.json["outcome"] == "waiting_approval" || played.json["reason"] == "log.append_failed"
+    let of_log = ["log.append_failed", "store.full"];
+    played.json["outcome"] == "waiting_approval"
+        || of_log.iter().any(|code| played.json["reason"] == *code)
 }
 
 fn count(played: &Played, event_type: &str) -> usize {

@@ -70,7 +70,7 @@ impl Failure for HostError {
     fn facts(&self) -> Facts {
         match self {
             Self::Duplicate(_) | Self::Name(_) | Self::Pack(_) => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
+                Facts::never(code::CONFIG_INVALID, Effect::None)
             }
         }
     }

@@ -24,7 +24,7 @@ pub struct ConfigError {
 
 impl Failure for ConfigError {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::CONFIG_INVALID, Effect::None)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

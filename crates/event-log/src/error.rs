@@ -146,6 +146,11 @@ pub enum LogError {
         /// The newest event that is known to be lost.
         seq: u64,
     },
+    /// A run was to be started under an id that a run has.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{0}` exists already")]
+    RunExists(RunId),
     /// The run was forgotten on request and cannot begin again.
     ///
     /// Retry: never. Effect: none.
@@ -309,6 +314,15 @@ impl LogError {
         Self::UnreadableRun { run, source: source.into() }
     }
 
+    /// Converts the error of a run's first append: if another event has its place, the run exists.
+    #[must_use]
+    pub fn at_start(self) -> Self {
+        match self {
+            Self::Conflict { run, .. } => Self::RunExists(run),
+            other => other,
+        }
+    }
+
     /// Returns whether another attempt now, with backoff, can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -334,12 +348,14 @@ impl Failure for LogError {
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::LeaseEnded(_) => Facts::backoff(code::LOG_APPEND_FAILED, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
-            Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {
+            Self::ForeignCursor(_) | Self::NotErasable { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
+            Self::NotApprover { .. } => Facts::never(code::APPROVAL_NOT_APPROVER, Effect::None),
             Self::NotFound(_) | Self::RunForgotten(_) => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
+                Facts::never(code::RUN_NOT_FOUND, Effect::None)
             }
+            Self::RunExists(_) => Facts::never(code::RUN_EXISTS, Effect::None),
             Self::Lost(_) | Self::LostTail { .. } => {
                 Facts::never(code::LOG_LOST_TAIL, Effect::Unknown)
             }

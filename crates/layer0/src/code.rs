@@ -6,7 +6,9 @@
 mod family;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +93,38 @@ macro_rules! catalogue {
 #[must_use]
 pub fn find(code: &str) -> Option<&'static CodeEntry> {
     CATALOGUE.iter().find(|entry| entry.code == code)
+}
+
+/// Maximum number of codes outside the catalogue that [`intern`] copies, and maximum length of one.
+const MAX_FOREIGN: usize = 1_000;
+const MAX_FOREIGN_BYTES: usize = 64;
+
+/// Returns a static copy of a recorded code: the code of the catalogue, or a copy of another one, such as that of an
+/// application's error type. `None` for text of more than 64 bytes, and once the process has copied 1,000 codes.
+///
+/// ```
+/// use layer0::code;
+///
+/// assert_eq!(code::intern("run.open"), Some(code::RUN_OPEN));
+/// assert_eq!(code::intern(&"shop.sold_out".to_owned()), Some("shop.sold_out"));
+/// assert_eq!(code::intern(&"x".repeat(65)), None);
+/// ```
+#[must_use]
+pub fn intern(code: &str) -> Option<&'static str> {
+    static FOREIGN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    if let Some(entry) = find(code) {
+        return Some(entry.code);
+    }
+    let mut foreign = FOREIGN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = foreign.get(code) {
+        return Some(known);
+    }
+    if code.len() > MAX_FOREIGN_BYTES || foreign.len() >= MAX_FOREIGN {
+        return None;
+    }
+    let copy: &'static str = Box::leak(code.into());
+    foreign.insert(copy);
+    Some(copy)
 }
 
 catalogue! {
@@ -303,6 +337,12 @@ catalogue! {
         "An approval was not decided in time, and counts as denied."
         "Decide sooner, or give the tool a longer `expires_after_ms`; the identical call is denied \
          for the rest of the run."
+    APPROVAL_NOT_APPROVER "approval.not_approver"
+        "The person may not decide the approval."
+        "Let one of the people decide whom the message names."
+    APPROVAL_NOT_FOUND "approval.not_found"
+        "No open approval has the id: it never had one, or it was decided before."
+        "List what is open; an approval is decided once."
     RUN_CALL_NOT_OPEN "run.call_not_open"
         "The outcome of the call is known, or the run made no such call, so that there is nothing to settle."
         "Look at the call in the trace: only one that may have acted and has no certain answer is settled."
@@ -312,9 +352,15 @@ catalogue! {
     RUN_CRASH_LOOP "run.crash_loop"
         "The process died three times without a step of the run being completed in between."
         "Mend what kills the process, then go on with `backstop resume RUN --reopen`."
+    RUN_EXISTS "run.exists"
+        "A run with the id exists, so that another one cannot be started under it. Nothing was started."
+        "Resume the run, which also returns the result of one that has ended; or give another id."
     RUN_FOLLOWED "run.followed"
         "Another run of the session follows the run, so that it cannot be reopened."
         "Go on with the last run of the session, or copy this one with `backstop fork`."
+    RUN_NOT_FOUND "run.not_found"
+        "The store has no run with the id, or it was forgotten."
+        "List the runs of the store; an agent without a log knows none."
     RUN_NOT_REOPENABLE "run.not_reopenable"
         "The run ended in a way that cannot be gone on from, or without the budget for it."
         "Read why: give it more of the budget, copy it with `backstop fork`, or start a new run."
@@ -324,9 +370,12 @@ catalogue! {
     RUN_WAITING_APPROVAL "run.waiting_approval"
         "The run waits for a person's decision."
         "Approve or deny, then resume."
+    CONFIG_INVALID "config.invalid"
+        "An agent, a tool, a provider, an orchestrator or a file is configured in a way that cannot be used."
+        "Fix what the message names; no run was started."
     INPUT_INVALID "input.invalid"
-        "The run's input is empty or does not match the operator's schema."
-        "Fix the input."
+        "An input, an argument, a name or a decision is empty, or does not fit what was asked for."
+        "Fix what the message names."
     INPUT_KEY_REUSED "input.key_reused"
         "The idempotency key of a call was given before, with another input."
         "Give another key, or the same input."

@@ -240,7 +240,7 @@ impl Failure for OperatorNameError {
     fn facts(&self) -> Facts {
         match self {
             Self::Duplicate(_) | Self::Name(_) | Self::Schema { .. } | Self::Unknown { .. } => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
+                Facts::never(code::CONFIG_INVALID, Effect::None)
             }
         }
     }

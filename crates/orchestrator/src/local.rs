@@ -76,7 +76,7 @@ impl LocalOrchestrator {
     /// let review = Workflow::new(Sequence::new("review", ["draft"]), Arc::new(MemoryLog::new()));
     /// let orchestrator = LocalOrchestrator::builder().operator(Draft).operator(review).build()?;
     /// let resumed = orchestrator.resume_accepting_lost_tail("review", "run_1".into()).await;
-    /// assert_eq!(resumed.unwrap_err().code(), "input.invalid");
+    /// assert_eq!(resumed.unwrap_err().code(), "run.not_found");
     /// # Ok(())
     /// # }
     /// ```

@@ -80,7 +80,7 @@ impl Failure for ProviderConfigError {
             | Self::InvalidHeader { .. }
             | Self::InvalidKey
             | Self::MissingKey { .. }
-            | Self::MissingSetting { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::MissingSetting { .. } => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 

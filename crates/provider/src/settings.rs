@@ -387,7 +387,7 @@ pub struct UnsupportedSetting {
 
 impl Failure for UnsupportedSetting {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::CONFIG_INVALID, Effect::None)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

@@ -246,7 +246,7 @@ impl Failure for DefinitionError {
             | Self::OutOfRange { .. }
             | Self::TooDeep(..)
             | Self::UnknownPrice
-            | Self::ZeroLimit(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::ZeroLimit(_) => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 }

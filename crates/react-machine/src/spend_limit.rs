@@ -117,7 +117,7 @@ pub struct InvalidLimitScope(String);
 
 impl Failure for InvalidLimitScope {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::CONFIG_INVALID, Effect::None)
     }
 }
 

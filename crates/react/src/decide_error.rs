@@ -30,7 +30,7 @@ impl ApprovalNotFound {
 
 impl Failure for ApprovalNotFound {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::APPROVAL_NOT_FOUND, Effect::None)
     }
 }
 
@@ -125,10 +125,10 @@ impl Failure for DecideError {
             Self::Arguments(_)
             | Self::Blank(_)
             | Self::Data(_)
-            | Self::NotApprover { .. }
             | Self::Secret
             | Self::UnaskedData => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Expired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
+            Self::NotApprover { .. } => Facts::never(code::APPROVAL_NOT_APPROVER, Effect::None),
             Self::NotFound(error) => error.facts(),
             Self::Log(error) => error.facts(),
         }
@@ -141,12 +141,12 @@ impl Failure for DecideError {
             }
             Self::Data(_) => Some("give data that fits the schema of the approval".into()),
             Self::UnaskedData => Some("leave the data out".into()),
-            Self::NotApprover { .. } => Some("let one of them decide".into()),
             Self::Secret => {
                 Some("name it by reference, such as by the variable that has it".into())
             }
             Self::Log(error) => error.hint(),
-            Self::Blank(_) | Self::Expired(_) | Self::NotFound(_) => None,
+            Self::NotFound(error) => error.hint(),
+            Self::Blank(_) | Self::Expired(_) | Self::NotApprover { .. } => None,
         }
     }
 }

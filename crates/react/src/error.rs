@@ -96,7 +96,8 @@ pub enum AgentError {
     /// Retry: never. Effect: unknown.
     #[error("{}", text::max_iterations(_0))]
     MaxIterationsReached(usize),
-    /// The log could not be read or claimed, or another run is open in the session; nothing happened.
+    /// The log could not be read, claimed or written, it has a run with the id, or another run is open in the session;
+    /// nothing happened.
     ///
     /// Retry: as the log's error says. Effect: none.
     #[error("the run cannot begin")]
@@ -135,7 +136,8 @@ pub enum AgentError {
         /// The allowed number.
         max_steps: usize,
     },
-    /// The durable log could not be written; nothing was executed after that.
+    /// The durable log could not be written; nothing was executed after that. At the first event of a run it is
+    /// [`AgentError::NotStarted`], unless the event may have been written.
     ///
     /// Retry: as the log's error says. Effect: unknown.
     #[error("run log could not be written")]

@@ -73,6 +73,16 @@ pub enum RequestError {
         /// Maximum number of dispatches.
         max: u32,
     },
+    /// A tool needs an approval, and nobody could give one: the agent has neither a log, in which an approval is
+    /// decided, nor an approver.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("tool `{tool}` needs an approval, which nobody can give: the agent has no log and no approver")]
+    #[non_exhaustive]
+    ApprovalWithoutLog {
+        /// The tool.
+        tool: Arc<str>,
+    },
     /// The agent keeps no log, so the session is unknown.
     ///
     /// Retry: never. Effect: none.
@@ -146,6 +156,10 @@ impl Failure for HistoryFault {
 }
 
 impl RequestError {
+    pub(crate) const fn approval_without_log(tool: Arc<str>) -> Self {
+        Self::ApprovalWithoutLog { tool }
+    }
+
     pub(crate) const fn session_without_log(session: SessionId) -> Self {
         Self::SessionWithoutLog { session }
     }
@@ -177,6 +191,9 @@ impl RequestError {
             Self::Label(_) => "use fewer or shorter labels; long texts belong into the input",
             Self::Session(_) => "give it a short name, such as the number of a ticket",
             Self::TooDeep { .. } => "raise `max_depth`, or look for agents that call themselves",
+            Self::ApprovalWithoutLog { .. } => {
+                "give the agent a log (`log(MemoryLog::new())`, or a database's), or an approver"
+            }
             Self::SessionWithoutLog { .. } => {
                 "give the agent a log (`log(MemoryLog::new())`, or a database's), or give the \
                  conversation with `RunRequest::history`"
@@ -193,6 +210,7 @@ impl Failure for RequestError {
             | Self::Label(_)
             | Self::Session(_)
             | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::ApprovalWithoutLog { .. } => Facts::never(code::CONFIG_INVALID, Effect::None),
             Self::TooDeep { .. } => Facts::never(code::ORCH_DEPTH, Effect::None),
         }
     }

@@ -131,7 +131,14 @@ impl RunRequest {
         self
     }
 
-    /// Records the run under this id, which must be new.
+    /// Records the run under this id: 1 to 256 bytes without control characters. If the log has a run with the id, the
+    /// run does not start and fails with `run.exists` ([`LogError::RunExists`] in [`AgentError::NotStarted`]), or with
+    /// `run.open` while another process owns that run. [`Agent::resume`] continues it, or returns the result of one
+    /// that has ended; so a request that is sent again is answered once.
+    ///
+    /// [`Agent::resume`]: crate::Agent::resume
+    /// [`AgentError::NotStarted`]: crate::AgentError::NotStarted
+    /// [`LogError::RunExists`]: backstop_event_log::LogError::RunExists
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);

@@ -276,7 +276,8 @@ impl Failure for ResumeError {
             Self::NotReopenable { why, .. } => why.hint(),
             Self::Log(error) => error.hint(),
             Self::Run(failure) => Failure::hint(&**failure),
-            Self::Blank(_) | Self::Diverged(_) | Self::NoSuchEvent { .. } => None,
+            Self::Diverged(divergence) => Failure::hint(&**divergence),
+            Self::Blank(_) | Self::NoSuchEvent { .. } => None,
         }
     }
 }

@@ -105,7 +105,7 @@ pub struct GrantError {
 
 impl Failure for GrantError {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::CONFIG_INVALID, Effect::None)
     }
 }
 

@@ -418,7 +418,7 @@ pub struct ToolNotFound {
 
 impl Failure for ToolNotFound {
     fn facts(&self) -> Facts {
-        Facts::never(code::INPUT_INVALID, Effect::None)
+        Facts::never(code::CONFIG_INVALID, Effect::None)
     }
 }
 
@@ -537,7 +537,7 @@ impl Failure for ToolRegistrationError {
             | Self::Schema { .. }
             | Self::LongExpiry(_)
             | Self::ZeroExpiry(_)
-            | Self::ZeroTimeout(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::ZeroTimeout(_) => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 }

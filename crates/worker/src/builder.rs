@@ -158,7 +158,7 @@ pub enum WorkerBuildError {
 impl Failure for WorkerBuildError {
     fn facts(&self) -> Facts {
         match self {
-            Self::NoAgent | Self::Operators(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NoAgent | Self::Operators(_) => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 }

@@ -93,7 +93,8 @@ async fn put_off(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunCha
 /// Gives back a run that did not start if a retry can help, and refuses it otherwise.
 async fn not_begun(queue: &Queue, run: &RunId, error: &OrchError) -> Result<RunChange, LogError> {
     // Another run of its session, or another process, blocks it for a while.
-    let is_in_the_way = matches!(error.code(), code::RUN_OPEN | code::RUN_FOLLOWED);
+    let is_in_the_way =
+        matches!(error.code(), code::RUN_EXISTS | code::RUN_OPEN | code::RUN_FOLLOWED);
     // Another process interfered, or the server does not answer for the moment.
     let is_of_store = error.code() == code::LOG_APPEND_FAILED || error.code().starts_with("store.");
     if error.facts().retry != Retry::Never || is_in_the_way || is_of_store {

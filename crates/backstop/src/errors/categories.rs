@@ -71,8 +71,8 @@ pub enum ConfigurationError {
 impl Failure for ConfigurationError {
     fn facts(&self) -> Facts {
         match self {
-            Self::InvalidConfiguration { .. }
-            | Self::InvalidCursor(_)
+            Self::InvalidConfiguration { .. } => Facts::never(code::CONFIG_INVALID, Effect::None),
+            Self::InvalidCursor(_)
             | Self::InvalidImage(_)
             | Self::InvalidStartKey(_)
             | Self::InvalidStoreUrl(_) => Facts::never(code::INPUT_INVALID, Effect::None),
@@ -264,7 +264,7 @@ impl Failure for RegistrationError {
             | Self::Schema(_)
             | Self::Tool(_)
             | Self::ToolNotFound(_)
-            | Self::UnknownOperator(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::UnknownOperator(_) => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 

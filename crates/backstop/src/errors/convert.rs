@@ -358,13 +358,19 @@ fn kind(error: &Error) -> io::ErrorKind {
         | code::PROVIDER_NOT_FOUND
         | code::ORCH_OPERATOR_NOT_FOUND
         | code::ORCH_WORKFLOW_NOT_FOUND
+        | code::APPROVAL_NOT_FOUND
+        | code::RUN_NOT_FOUND
         | code::STATE_NOT_FOUND => NotFound,
-        code::INPUT_INVALID | code::TOOL_INVALID_INPUT | code::PROVIDER_INVALID_REQUEST => {
-            InvalidInput
-        }
+        code::CONFIG_INVALID
+        | code::INPUT_INVALID
+        | code::TOOL_INVALID_INPUT
+        | code::PROVIDER_INVALID_REQUEST => InvalidInput,
+        code::RUN_EXISTS => io::ErrorKind::AlreadyExists,
         code::LOG_TAMPERED | code::LOG_UNREADABLE | code::STATE_SERIALIZATION => InvalidData,
         code::PROVIDER_TIMEOUT | code::TOOL_TIMEOUT | code::HOOK_TIMEOUT => io::ErrorKind::TimedOut,
-        code::PROVIDER_AUTH_FAILED | code::TOOL_PERMISSION_DENIED => PermissionDenied,
+        code::APPROVAL_NOT_APPROVER
+        | code::PROVIDER_AUTH_FAILED
+        | code::TOOL_PERMISSION_DENIED => PermissionDenied,
         code::STORE_FULL => io::ErrorKind::StorageFull,
         _ => Other,
     }

@@ -206,6 +206,6 @@ fn behaviours_have_names_of_their_own() {
         .build()
         .unwrap_err();
     assert_eq!(twice.to_string(), "there is already a behaviour named `b`");
-    assert_eq!(twice.code(), "input.invalid");
+    assert_eq!(twice.code(), "config.invalid");
     assert!(host(&log).behavior(noting("a/b", "warning", &seen)).build().is_err());
 }

@@ -101,7 +101,7 @@ impl Recorder {
         let writer = RunWriter::new(Arc::clone(&self.log), run);
         let mut ledger = WorkflowLedger::new(writer, &self.clock, WorkflowProgress::default());
         ledger.note(started)?;
-        ledger.commit().await.map_err(OperatorError::from_failure)?;
+        ledger.commit().await.map_err(|error| OperatorError::from_failure(error.at_start()))?;
         Ok(self.underway(ledger, None, task, context))
     }
 

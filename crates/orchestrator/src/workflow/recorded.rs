@@ -37,8 +37,8 @@ impl Failure for RecordedStepFailure {
 
 impl RecordedStepFailure {
     fn new(reason: Option<&Code>, texts: Vec<String>, retry: Option<RetryFacts>) -> Self {
-        let entry = reason.and_then(|reason| code::find(reason.as_str()));
-        let code = entry.map_or(code::OPERATOR_OTHER, |entry| entry.code);
+        let code = reason.and_then(|reason| code::intern(reason.as_str()));
+        let code = code.unwrap_or(code::OPERATOR_OTHER);
         let mut facts = Facts::never(code, Effect::Unknown);
         if let Some(retry) = retry {
             facts = facts.with_retry_facts(retry);

@@ -200,7 +200,7 @@ async fn unknown_run_is_not_resumed() {
     let (clock, log) = (start(), Arc::<MemoryLog>::default());
     let orchestrator = builder(&clock).operator(looker(&clock, &log)).build().unwrap();
     let work = async move { orchestrator.resume("other", "run_none".into()).await };
-    assert_eq!(on(&clock, work).await.unwrap_err().code(), "input.invalid");
+    assert_eq!(on(&clock, work).await.unwrap_err().code(), "run.not_found");
     assert!(log.runs(RunFilter::default()).await.unwrap().is_empty());
 }
 

@@ -12,7 +12,7 @@ use backstop_react::Agent;
 use backstop_retry::RetryConfig;
 use layer0::Orchestrator;
 use layer0::error::OperatorError;
-use layer0::failure::Failure;
+use layer0::failure::{Effect, Facts, Failure, Retry};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use serde_json::Value;
@@ -248,4 +248,56 @@ async fn usage_of_all_attempts_counts() {
             .await;
     assert_eq!(answer.unwrap().stop, Stop::BudgetExhausted { reason: "budget.model_calls".into() });
     assert!(asked.load(Ordering::SeqCst) <= 2);
+}
+
+/// An article that nobody has.
+#[derive(Debug, thiserror::Error)]
+#[error("no article")]
+struct NoArticle;
+
+impl Failure for NoArticle {
+    fn facts(&self) -> Facts {
+        Facts::never("shop.no_article", Effect::None)
+    }
+}
+
+/// Spec: O6, E5. Live, and read from its record.
+#[tokio::test]
+async fn own_codes_survive_a_workflow() {
+    let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+    let shop = own("shop", |_, _| async { Err(OperatorError::from_failure(NoArticle)) });
+    let orchestrator = builder(&clock)
+        .operator(shop)
+        .operator(workflow(Sequence::new("line", ["shop"]), &clock, &log))
+        .build()
+        .unwrap();
+    for operator in ["shop", "line"] {
+        let error = dispatch(&clock, &orchestrator, operator, "rope").await.unwrap_err();
+        assert_eq!(error.code(), "shop.no_article", "{operator}");
+    }
+    let run = run_of(&log, "line").await;
+    let again = on(&clock, async move { orchestrator.resume("line", run).await }).await;
+    assert_eq!(again.unwrap_err().code(), "shop.no_article");
+}
+
+/// Spec: O6, D3. A workflow is not started under the id of a run.
+#[tokio::test]
+async fn a_taken_id_starts_no_workflow() {
+    let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+    let shop = own("shop", |_, _| async { Ok(Answer::from_output("sold".into())) });
+    let orchestrator = builder(&clock)
+        .operator(shop)
+        .operator(workflow(Sequence::new("line", ["shop"]), &clock, &log))
+        .build()
+        .unwrap();
+    let mut context = Context::root();
+    context.run = Some("order-7".into());
+    let work = async move {
+        let first = orchestrator.dispatch("line", Task::text("rope"), context.clone()).await;
+        (first, orchestrator.dispatch("line", Task::text("rope"), context).await)
+    };
+    let (first, second) = on(&clock, work).await;
+    assert!(first.is_ok());
+    let error = second.unwrap_err();
+    assert_eq!((error.code(), error.retry(), error.effect()), ("run.exists", Retry::Never, Effect::None));
 }

@@ -30,6 +30,11 @@ pub enum BuildError {
     /// Retry: never. Effect: none.
     #[error("invalid grant")]
     Grant(#[from] GrantError),
+    /// The name of the agent is invalid.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid agent")]
+    Name(#[source] NameError),
     /// The name of a hook is invalid.
     ///
     /// Retry: never. Effect: none.
@@ -123,6 +128,7 @@ impl Failure for BuildError {
             | Self::DuplicateHook(_)
             | Self::Grant(_)
             | Self::HookName(_)
+            | Self::Name(_)
             | Self::Pack(_)
             | Self::Panicked(_)
             | Self::MissingState { .. }
@@ -133,7 +139,7 @@ impl Failure for BuildError {
             | Self::Tool(_)
             | Self::ToolChoice(_)
             | Self::ToolNotFound(_)
-            | Self::UnknownPrice { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            | Self::UnknownPrice { .. } => Facts::never(code::CONFIG_INVALID, Effect::None),
         }
     }
 }
@@ -172,7 +178,7 @@ impl Failure for PackError {
     fn facts(&self) -> Facts {
         match self {
             Self::Clash { .. } | Self::Twice { .. } => {
-                Facts::never(code::INPUT_INVALID, Effect::None)
+                Facts::never(code::CONFIG_INVALID, Effect::None)
             }
         }
     }

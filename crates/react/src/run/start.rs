@@ -10,9 +10,10 @@ use backstop_orchestrator::{new_run_id, new_session_id};
 use backstop_react_machine::{CheckedDefinition, Machine, Setup};
 use backstop_tool::Schema;
 use layer0::event::{EventKind, Follows, RunStarted, Warning};
+use layer0::failure::{Effect, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
-use layer0::name::check_session;
+use layer0::name::{MAX_NAME_CHARS, check_session};
 use layer0::usage::Usage;
 use layer0::{JsonText, read_value};
 use serde_json::Value;
@@ -35,6 +36,9 @@ use crate::record::digest::Resolved;
 use crate::record::recordable::recordable_messages;
 use crate::record::transcript::{Earlier, history};
 use crate::request::RunRequest;
+
+/// Maximum length of a run's id.
+const MAX_RUN_ID_BYTES: usize = 256;
 
 /// Number of times that a run joins its session again after another run began first.
 const MAX_JOINS: u32 = 64;
@@ -134,10 +138,7 @@ impl StartingRun {
                         return Err(self.into_failure(error.before_the_start()));
                     }
                 }
-                Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
-                    return Err(run.failure(AgentError::NotStarted(busy)));
-                }
-                Err(error) => return Err(run.failure(error)),
+                Err(error) => return Err(run.failure(at_first_append(error))),
             }
         };
         match run.read_history(follows.as_ref().map(|follows| &follows.run)).await {
@@ -288,6 +289,12 @@ impl StartingRun {
         {
             return Err(RequestError::session_without_log(session.clone()));
         }
+        // The approval of a dispatched run fails its call, which the caller reads.
+        let has_no_people = self.agent.log.is_none() && self.agent.approver.is_none();
+        let mut needing = self.definition.tools.iter().filter(|spec| spec.approval);
+        if let Some(spec) = needing.next().filter(|_| has_no_people && parent.is_none()) {
+            return Err(RequestError::approval_without_log(Arc::clone(&spec.name)));
+        }
         let max = self.definition.budget.max_depth;
         if let Some(max) = max.filter(|max| self.request.depth > *max) {
             return Err(RequestError::TooDeep { depth: self.request.depth, max });
@@ -333,6 +340,12 @@ impl StartingRun {
                 return Err(AgentError::InputValidation(why));
             }
         }
+        if self.run.as_str().len() > MAX_RUN_ID_BYTES || self.run.as_str().contains(char::is_control) {
+            let why = format!("a run id has at most {MAX_RUN_ID_BYTES} bytes, and no control characters");
+            let shown = self.run.as_str().chars().filter(|c| !c.is_control());
+            self.run = shown.take(MAX_NAME_CHARS).collect::<String>().into();
+            return Err(AgentError::InputValidation(why));
+        }
         if let Some(redacted) = found(self.run.as_str()) {
             self.run = redacted.into();
             return Err(refused("run"));
@@ -365,6 +378,16 @@ impl StartingRun {
             partial: Arc::default(),
             acted: false,
         }
+    }
+}
+
+/// Converts the error of a run's first append. A log that has certainly written nothing has started no run.
+fn at_first_append(error: AgentError) -> AgentError {
+    match error {
+        AgentError::Storage(error) if error.effect() == Effect::None => {
+            AgentError::NotStarted(error.at_start())
+        }
+        other => other,
     }
 }
 

@@ -137,3 +137,35 @@ fn build_errors_name_their_tool() {
     let chain = Chain(&error).to_string();
     assert_eq!(chain, "invalid tool `count`: there is already a tool named `count`");
 }
+
+/// Wipe it all.
+#[backstop_tool::tool(approval)]
+async fn wipe() -> Result<(), backstop_tool::ToolError> {
+    Ok(())
+}
+
+/// Spec: E12, A1. An approval that nobody can give.
+#[tokio::test]
+async fn approvals_need_a_log_or_an_approver() {
+    let agent = || Agent::builder(ScriptedProvider::saying(["done"])).tool(wipe);
+    let failure = agent().build().unwrap().run("go").await.unwrap_err();
+    assert_eq!((failure.code(), failure.usage.model_calls), ("config.invalid", 0));
+    let text = Chain(&failure.error).to_string();
+    assert!(text.contains("tool `wipe` needs an approval, which nobody can give"), "{text}");
+    let required = Agent::builder(ScriptedProvider::saying([""])).state(Vec::<i64>::new());
+    let required = required.tool(count).require_approval("count").build().unwrap();
+    assert_eq!(required.run("go").await.unwrap_err().code(), "config.invalid");
+    let logged = agent().log(backstop_event_log::MemoryLog::new()).build().unwrap();
+    assert!(logged.run("go").await.is_ok());
+}
+
+/// Spec: E12
+#[test]
+fn agents_have_names_that_can_be_shown() {
+    let agent = |name: &str| Agent::builder(ScriptedProvider::saying([""])).name(name).build();
+    for name in ["", "a b\n/..", " desk", &"n".repeat(65)] {
+        let error = agent(name).unwrap_err();
+        assert!(Chain(&error).to_string().starts_with("invalid agent: the name `"), "{error}");
+    }
+    assert!(agent("the desk").is_ok());
+}

@@ -114,7 +114,7 @@ async fn only_named_approvers_decide() {
     let (agent, waiting, id) = waiting(&bench).await;
     for refused in [agent.approve(&id, "intern").await, agent.deny(&id, "intern", "never").await] {
         let refused = refused.unwrap_err();
-        assert_eq!(refused.code(), "input.invalid");
+        assert_eq!(refused.code(), "approval.not_approver");
         let text = format!("`intern` may not decide approval `{id}`, only: ops, lead");
         assert_eq!(refused.to_string(), text);
     }

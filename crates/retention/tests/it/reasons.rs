@@ -158,7 +158,7 @@ fn failure_of_the_store_is_passed_on() {
     let facts = |error: RemoveError| (error.code(), error.retry(), error.effect());
     assert_eq!(facts(RemoveError::Open("r".into())), ("run.open", Retry::Backoff, Effect::None));
     let missing = facts(RemoveError::NoRun("r".into()));
-    assert_eq!(missing, ("input.invalid", Retry::Never, Effect::None));
+    assert_eq!(missing, ("run.not_found", Retry::Never, Effect::None));
     let closed = facts(RemoveError::Store(StoreError::Failed("x".into())));
     assert_eq!((closed.0, closed.2), ("store.failed", Effect::Unknown));
 }
