@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,8 @@ use crate::{BoxFuture, Clock};
 /// Clones share one clock.
 ///
 /// Time does not pass for a task that the clock does not track: its sleep waits for a tracked task that never comes.
-/// A test passes its own future through [`Clock::track`]:
+/// A test passes its own future through [`VirtualClock::track`]. If the first sleep comes before anything is tracked or
+/// held, a line on standard error says so, once for each clock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,9 +32,11 @@ use crate::{BoxFuture, Clock};
 /// async fn main() {
 ///     let clock = VirtualClock::starting_at(Timestamp::from_millis(0));
 ///     let own = clock.clone();
-///     let test = async move { own.sleep(Duration::from_secs(50)).await };
-///     clock.track(Box::pin(test)).await;
-///     assert_eq!(clock.now(), Timestamp::from_millis(50_000));
+///     let test = async move {
+///         own.sleep(Duration::from_secs(50)).await;
+///         own.now()
+///     };
+///     assert_eq!(clock.track(test).await, Timestamp::from_millis(50_000));
 /// }
 /// ```
 #[derive(Clone)]
@@ -44,8 +48,33 @@ struct ClockState {
     set_by_ms: i64,
     started: Timestamp,
     busy: usize,
+    /// Whether anything was ever tracked or held, or the lack of it was reported.
+    is_driven: bool,
     next_sleeper: u64,
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
+}
+
+impl ClockState {
+    /// Counts a task or a hold as busy.
+    const fn begin(&mut self) {
+        self.busy += 1;
+        self.is_driven = true;
+    }
+
+    /// Reports a sleep that nothing would end, once.
+    fn check_driven(&mut self) {
+        if !std::mem::replace(&mut self.is_driven, true) {
+            warn_of_hang();
+        }
+    }
+}
+
+/// Writes past the capture of tests: a test that hangs prints nothing else.
+#[expect(clippy::disallowed_methods, reason = "a test that hangs has no other way to say why")]
+fn warn_of_hang() {
+    let text = "a sleep waits on a virtual clock that tracks nothing, so no time passes: pass the test's future \
+                through `VirtualClock::track`";
+    drop(writeln!(std::io::stderr(), "{text}"));
 }
 
 impl VirtualClock {
@@ -57,6 +86,7 @@ impl VirtualClock {
             set_by_ms: 0,
             started: now,
             busy: 0,
+            is_driven: false,
             next_sleeper: 0,
             sleepers: BTreeMap::new(),
         })))
@@ -65,8 +95,21 @@ impl VirtualClock {
     /// Keeps the clock from advancing until the hold is dropped.
     #[must_use]
     pub fn hold(&self) -> ClockHold {
-        self.state().busy += 1;
+        self.state().begin();
         ClockHold(self.clone())
+    }
+
+    /// Returns a future that counts as busy work whenever `task` can run, and returns its result. It may borrow, and
+    /// need not be sent to another thread.
+    pub fn track<F: Future>(&self, task: F) -> impl Future<Output = F::Output> + use<F> {
+        self.state().begin();
+        let shared = Arc::new(TaskState {
+            clock: self.clone(),
+            runnable: AtomicBool::new(true),
+            executor: Mutex::new(Waker::noop().clone()),
+        });
+        let waker = Waker::from(Arc::clone(&shared));
+        Tracked { task: Some(Box::pin(task)), waker, shared }
     }
 
     /// Sets the time of day ahead, or back if `by_ms` is negative, as a person or a time server does. Sleeps and
@@ -127,13 +170,7 @@ impl Clock for VirtualClock {
     }
 
     fn track(&self, task: BoxFuture) -> BoxFuture {
-        self.state().busy += 1;
-        let shared = Arc::new(TaskState {
-            clock: self.clone(),
-            runnable: AtomicBool::new(true),
-            executor: Mutex::new(Waker::noop().clone()),
-        });
-        Box::pin(Tracked { task, waker: Waker::from(Arc::clone(&shared)), shared })
+        Box::pin(Self::track(self, task))
     }
 }
 
@@ -162,6 +199,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         state.sleepers.insert(self.key, cx.waker().clone());
+        state.check_driven();
         Poll::Pending
     }
 }
@@ -173,8 +211,9 @@ impl Drop for Sleep {
 }
 
 /// A task that the clock counts as busy while it is runnable.
-struct Tracked {
-    task: BoxFuture,
+struct Tracked<F> {
+    /// `None` once it is dropped.
+    task: Option<Pin<Box<F>>>,
     shared: Arc<TaskState>,
     waker: Waker,
 }
@@ -220,21 +259,22 @@ impl Wake for TaskState {
     }
 }
 
-impl Future for Tracked {
-    type Output = ();
+impl<F: Future> Future for Tracked<F> {
+    type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         this.shared.executor.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
         let _taken = this.shared.take_over();
-        this.task.as_mut().poll(&mut Context::from_waker(&this.waker))
+        let Some(task) = &mut this.task else { return Poll::Pending };
+        task.as_mut().poll(&mut Context::from_waker(&this.waker))
     }
 }
 
-impl Drop for Tracked {
+impl<F> Drop for Tracked<F> {
     fn drop(&mut self) {
         // The task and its sleeps are dropped first, so that the clock does not advance to them.
-        self.task = Box::pin(std::future::ready(()));
+        self.task = None;
         if self.shared.forget() {
             self.shared.clock.release();
         }
@@ -253,12 +293,33 @@ mod tests {
         clock: &VirtualClock,
         task: impl Future<Output = T> + Send + 'static,
     ) -> T {
-        let (done, result) = tokio::sync::oneshot::channel();
-        let tracked = clock.track(Box::pin(async move {
-            let _ = done.send(task.await);
-        }));
-        tokio::spawn(tracked);
-        result.await.unwrap()
+        tokio::spawn(clock.track(task)).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn tracked_futures_return_and_borrow() {
+        let clock = VirtualClock::starting_at(start());
+        let name = String::from("rope");
+        let length = clock.track(async {
+            clock.sleep(Duration::from_secs(7)).await;
+            name.len()
+        });
+        assert_eq!(length.await, 4);
+        assert_eq!(clock.monotonic(), Duration::from_secs(7));
+    }
+
+    #[tokio::test]
+    async fn sleeps_without_a_tracked_task_are_reported() {
+        let clock = VirtualClock::starting_at(start());
+        let driven = || clock.state().is_driven;
+        let mut sleep = clock.sleep(Duration::from_secs(1));
+        assert!(!driven());
+        assert!(poll_once(&mut sleep).is_pending());
+        assert!(driven(), "it was reported, and is not again");
+    }
+
+    fn poll_once(sleep: &mut BoxFuture) -> Poll<()> {
+        sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[tokio::test]

@@ -207,7 +207,7 @@ impl Clock for Blocked {
         self.0.sleep(wait)
     }
     fn track(&self, task: backstop_clock::BoxFuture) -> backstop_clock::BoxFuture {
-        self.0.track(task)
+        Box::pin(self.0.track(task))
     }
 }
 
