@@ -87,6 +87,10 @@ fn write(options: &ToolOptions, mut function: ItemFn, home: &TokenStream) -> Res
     body.vis = syn::Visibility::Inherited;
     body.sig.ident = syn::Ident::new("run", ident.span());
 
+    // A pattern cannot bind the name of a unit struct in scope, which this and other tools are; that of a function it
+    // can.
+    let bindable = &parameters.bound;
+
     Ok(quote! {
         #(#docs)*
         #[allow(non_camel_case_types, reason = "the tool is named as its function")]
@@ -95,6 +99,8 @@ fn write(options: &ToolOptions, mut function: ItemFn, home: &TokenStream) -> Res
 
         const _: () = {
             use #home::__private as private;
+
+            #(#[allow(dead_code, non_snake_case)] fn #bindable() {})*
 
             #[derive(private::serde::Deserialize, private::schemars::JsonSchema)]
             #[serde(crate = #serde_crate, deny_unknown_fields)]
@@ -178,6 +184,8 @@ struct Parameters {
     fields: Vec<TokenStream>,
     names: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
+    /// Names that the function's parameters bind.
+    bound: Vec<syn::Ident>,
     /// Type of the state parameter.
     state: Option<Type>,
 }
@@ -196,6 +204,7 @@ impl Parameters {
                     "name the parameter; the model fills it by name",
                 ));
             };
+            parameters.bound.push(name.ident.clone());
             let attributes = std::mem::take(attrs);
             if is_context(ty) {
                 parameters.arguments.push(quote!(context));

@@ -426,3 +426,25 @@ async fn closures_are_tools() {
         });
     assert_eq!(called(&who, json!({"count": 1}), None).await, Ok(json!("s-1")));
 }
+
+/// What to reserve.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Wanted {
+    article: String,
+}
+
+/// Reserve something.
+#[tool]
+async fn reserve(reserve: Wanted, search: Option<String>) -> Result<String, ToolError> {
+    Ok(format!("{} {}", reserve.article, search.unwrap_or_default()))
+}
+
+/// Spec: T11. A parameter may have the name of its tool, or of another one.
+#[tokio::test]
+async fn parameters_may_be_named_like_tools() {
+    let arguments = Arguments::new(json!({"reserve": {"article": "rope"}, "search": "red"}).into());
+    let far = Timestamp::from_millis(i64::MAX / 2);
+    let context = ToolContext::new("run_1".into(), "s".into(), "c1".into(), far);
+    let answer = reserve.call(&arguments, &context).await.unwrap();
+    assert_eq!(answer.value(), "rope red");
+}
