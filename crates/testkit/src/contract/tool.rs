@@ -2,6 +2,7 @@
 
 mod misfits;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use backstop_tool::{Admitted, Arguments, Grants, Probe, Tool, ToolContext, ToolError, Toolset};
@@ -19,19 +20,50 @@ pub struct ToolSample {
     arguments: JsonText,
     grants: Arc<Grants>,
     effects: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ToolSample {
     /// Combines a tool with arguments with which it succeeds.
     pub fn new(tool: Arc<dyn Tool>, arguments: impl Into<JsonText>) -> Self {
         let (arguments, grants) = (arguments.into(), Arc::new(Grants::none()));
-        Self { tool, arguments, grants, effects: None }
+        Self { tool, arguments, grants, effects: None, state: None }
     }
 
     /// Grants the needs of the call.
     #[must_use]
     pub fn granting(mut self, grants: Grants) -> Self {
         self.grants = Arc::new(grants);
+        self
+    }
+
+    /// Sets the application's state, for a tool that takes one (`State<T>`), as `AgentBuilder::state` does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use backstop_testkit::contract::{ToolSample, tool};
+    /// use backstop_tool::{State, ToolError};
+    /// use serde_json::json;
+    ///
+    /// /// Say how many of an article are in stock.
+    /// #[backstop_tool::tool(idempotent)]
+    /// async fn in_stock(stock: State<Vec<String>>, article: String) -> Result<usize, ToolError> {
+    ///     Ok(stock.iter().filter(|item| **item == article).count())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let suite = tool(async || {
+    ///     let sample = ToolSample::new(Arc::new(in_stock), json!({ "article": "rope" }));
+    ///     sample.state(vec!["rope".to_owned()])
+    /// });
+    /// suite.check().await;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn state(mut self, state: impl Any + Send + Sync) -> Self {
+        self.state = Some(Arc::new(state));
         self
     }
 
@@ -77,6 +109,7 @@ impl ToolSample {
         let far = Timestamp::from_millis(i64::MAX / 2);
         let mut context = ToolContext::new("run_1".into(), "s".into(), call.into(), far);
         context.granted = granted;
+        context.app_state.clone_from(&self.state);
         context
     }
 
