@@ -1,6 +1,7 @@
 //! Replay: the same facts lead to the same decisions, or the record is not that of this agent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use layer0::code;
 use layer0::event::{Actor, EventKind, WaitFor};
@@ -187,6 +188,30 @@ fn without_words(kind: &EventKind) -> Option<Value> {
 impl Failure for Divergence {
     fn facts(&self) -> Facts {
         Facts::never(code::REPLAY_DIVERGED, WorldEffect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let (Value::Object(was), Value::Object(is)) = (&self.expected, &self.actual) else {
+            return None;
+        };
+        if self.kind != "agent" {
+            return None;
+        }
+        if let Some(name) = was.get("name").and_then(Value::as_str) {
+            return Some(
+                format!("the run is one of agent `{name}`: resume it with that agent").into(),
+            );
+        }
+        let keys: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+        let keys: Vec<String> = keys.into_iter().map(|key| format!("`{key}`")).collect();
+        Some(
+            format!(
+                "changed since the run began: {}; give the agent as it was, or continue with the new definition: \
+                 `ResumeRequest::allow_other_agent`",
+                keys.join(", ")
+            )
+            .into(),
+        )
     }
 }
 

@@ -77,7 +77,9 @@ pub enum RequestError {
     /// decided, nor an approver.
     ///
     /// Retry: never. Effect: none.
-    #[error("tool `{tool}` needs an approval, which nobody can give: the agent has no log and no approver")]
+    #[error(
+        "tool `{tool}` needs an approval, which nobody can give: the agent has no log and no approver"
+    )]
     #[non_exhaustive]
     ApprovalWithoutLog {
         /// The tool.

@@ -10,7 +10,7 @@ use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::{Outcome, Stop};
 use layer0::text::plain;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::agent::reopen::ReopenRequest;
@@ -142,8 +142,8 @@ impl Agent {
         }
         if *summary.agent != *self.name() {
             // An agent does not answer for another one.
-            let (expected, actual) = (summary.agent.to_string(), self.name().to_owned());
-            let divergence = Divergence::new(1, "agent", expected.into(), actual.into());
+            let (expected, actual) = (json!({"name": summary.agent}), json!({"name": self.name()}));
+            let divergence = Divergence::new(1, "agent", expected, actual);
             return Err(ResumeError::Diverged(divergence.into()));
         }
         let outcome = read_outcome(log, &run).await?;

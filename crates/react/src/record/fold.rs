@@ -13,7 +13,7 @@ use layer0::event::{AgentRecord, DecodeError, Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
 use layer0::{JsonText, ToolSpec};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::output_check::output_check;
 use crate::record::digest::{digest, is_listed_elsewhere, record};
@@ -211,7 +211,7 @@ fn own_definition(
         let digest = record(own).agent.digest;
         return match digest == agent.digest {
             true => recorded_definition(started),
-            false => Err(ResumeError::other_agent(&agent.digest, &digest)),
+            false => Err(ResumeError::other_definition(agent, own)),
         };
     }
     let mut own = own.clone();
@@ -235,7 +235,7 @@ fn own_definition(
         }
     };
     if digest != started.agent.digest {
-        return Err(ResumeError::other_agent(&started.agent.digest, &digest));
+        return Err(ResumeError::other_definition(&started.agent, &own));
     }
     // A run keeps to the tools that it was given; those of its own the agent has as they were.
     if started.mcp.is_some() || own.tools.iter().any(is_listed_elsewhere) {
@@ -289,4 +289,39 @@ impl ResumeError {
         let (expected, actual) = (Value::from(expected), Value::from(actual));
         Divergence::new(1, "agent", expected, actual).into()
     }
+
+    /// Makes the error of a run that began with another definition, with the values that differ.
+    fn other_definition(recorded: &AgentRecord, own: &AgentDefinition) -> Self {
+        let own = record(own).agent;
+        let (was, is) = (list_values(&recorded.definition), list_values(&own.definition));
+        let differing = |these: &Map<String, Value>, others: &Map<String, Value>| {
+            let changed = these.iter().filter(|(key, value)| others.get(*key) != Some(*value));
+            changed.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>()
+        };
+        let (expected, actual) = (differing(&was, &is), differing(&is, &was));
+        if expected.is_empty() && actual.is_empty() {
+            return Self::other_agent(&recorded.digest, &own.digest);
+        }
+        Divergence::new(1, "agent", expected.into(), actual.into()).into()
+    }
+}
+
+/// Returns the values that identify an agent, by key, such as `instructions` or `limits.max_iterations`.
+fn list_values(definition: &JsonText) -> Map<String, Value> {
+    let Value::Object(values) = definition.value() else { return Map::new() };
+    let mut list = Map::new();
+    for (key, value) in values {
+        match value {
+            _ if ["output_schema", "price", "runtime"].contains(&&*key) => {}
+            Value::Object(inner) => {
+                list.extend(
+                    inner.into_iter().map(|(part, value)| (format!("{key}.{part}"), value)),
+                );
+            }
+            value => {
+                list.insert(key, value);
+            }
+        }
+    }
+    list
 }

@@ -340,8 +340,11 @@ impl StartingRun {
                 return Err(AgentError::InputValidation(why));
             }
         }
-        if self.run.as_str().len() > MAX_RUN_ID_BYTES || self.run.as_str().contains(char::is_control) {
-            let why = format!("a run id has at most {MAX_RUN_ID_BYTES} bytes, and no control characters");
+        if self.run.as_str().len() > MAX_RUN_ID_BYTES
+            || self.run.as_str().contains(char::is_control)
+        {
+            let why =
+                format!("a run id has at most {MAX_RUN_ID_BYTES} bytes, and no control characters");
             let shown = self.run.as_str().chars().filter(|c| !c.is_control());
             self.run = shown.take(MAX_NAME_CHARS).collect::<String>().into();
             return Err(AgentError::InputValidation(why));

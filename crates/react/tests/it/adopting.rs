@@ -8,10 +8,11 @@ use backstop_event_log::{
 };
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, Budget, Memory, MemoryEntry, MemoryQuery, Price, ResumeError,
+    Agent, AgentBuilder, Budget, Limits, Memory, MemoryEntry, MemoryQuery, Price, ResumeError,
     ResumeRequest, RunRequest, replay,
 };
 use layer0::event::{Event, EventKind};
+use layer0::failure::Failure;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 use layer0::operator::{Context, Task};
@@ -334,4 +335,25 @@ async fn runs_below_go_on_likewise() {
         assert_eq!(adopted(&events).len(), 1, "{}", run.agent);
         assert!(replay(&*tape, &run.run).await.unwrap().is_some());
     }
+}
+
+/// Spec: E7, J2w. The error has what changed, and how to continue with it.
+#[tokio::test]
+async fn another_definition_is_named_by_its_keys() {
+    let (log, run, appends) = durable::whole().await;
+    let (copy, _) = durable::cut(&log, &run, appends[0]).await;
+    let agent = || durable::agent(&copy, 0);
+    let limits = Limits::new().max_iterations(7);
+    let new = agent().instructions(NEW).limits(limits).build().unwrap();
+    let error = new.resume(run.clone()).await.unwrap_err();
+    let hint = error.hint().unwrap().into_owned();
+    let expected = "changed since the run began: `instructions`, `limits.max_iterations`; give the agent as it \
+                    was, or continue with the new definition: `ResumeRequest::allow_other_agent`";
+    assert_eq!((error.code(), hint.as_str()), ("replay.diverged", expected));
+    let ResumeError::Diverged(divergence) = error else { panic!("{error}") };
+    assert_eq!(divergence.actual["instructions"], NEW);
+
+    let renamed = agent().name("another").build().unwrap();
+    let error = renamed.resume(run).await.unwrap_err();
+    assert!(error.hint().unwrap().starts_with("the run is one of agent `"), "{:?}", error.hint());
 }
