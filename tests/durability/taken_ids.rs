@@ -20,7 +20,8 @@ async fn check(log: Arc<dyn EventLog>) {
     let before = log.summary(&"order-7".into()).await.unwrap().unwrap();
 
     let refused = agent("Shipped twice.").run(request()).await.unwrap_err();
-    let is_of_id = |error: &LogError| matches!(error, LogError::RunExists(run) if **run == *"order-7");
+    let is_of_id =
+        |error: &LogError| matches!(error, LogError::RunExists(run) if **run == *"order-7");
     assert!(
         matches!(&refused.error, AgentError::NotStarted(error) if is_of_id(error)),
         "{refused:?}"

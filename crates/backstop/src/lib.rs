@@ -193,3 +193,8 @@ struct BehaviorGuide;
 #[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/failures.md")]
 struct FailureGuide;
+
+/// As [`Streaming`].
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/testing.md")]
+struct TestingGuide;

@@ -83,9 +83,10 @@ impl WorkEnd {
 
     /// Returns whether there is no such run, as far as the operator knows.
     pub(crate) fn is_unknown(&self) -> bool {
-        let is_refused = self.result.as_ref().is_err_and(|error| {
-            matches!(error.code(), code::INPUT_INVALID | code::RUN_NOT_FOUND)
-        });
+        let is_refused = self
+            .result
+            .as_ref()
+            .is_err_and(|error| matches!(error.code(), code::INPUT_INVALID | code::RUN_NOT_FOUND));
         is_refused && self.standing == RecordState::Unrecorded
     }
 

@@ -102,6 +102,36 @@ impl std::error::Error for RehearsalError {
 /// A scenario has the same result every time: everything happens on one thread, which waits for the store, so that runs
 /// and tools that end at the same moment continue in the same order.
 ///
+/// ```
+/// use std::path::Path;
+///
+/// use backstop_config::Scenario;
+/// use backstop_rehearse::rehearse;
+///
+/// // #[tokio::test]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let file = std::env::temp_dir().join(format!("stock-{}.toml", std::process::id()));
+/// # std::fs::write(&file, r#"
+/// # name = "one answer"
+/// # input = "How many ropes are left?"
+/// # [[model]]
+/// # text = "7 ropes are left."
+/// # [expect]
+/// # outcome = "completed"
+/// # output = "7 ropes are left."
+/// # "#)?;
+/// # let path: &Path = &file;
+/// # /*
+/// let path = Path::new("tests/stock.toml");
+/// # */
+/// let rehearsal = rehearse(&Scenario::read(path)?, path).await?;
+/// assert!(rehearsal.pass, "{}", rehearsal.diff.unwrap_or_default());
+/// # std::fs::remove_file(&file)?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// [`RehearsalError::Agent`], [`RehearsalError::Store`]. A run that fails is not an error here.

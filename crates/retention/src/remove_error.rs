@@ -55,9 +55,9 @@ pub enum RemoveError {
 impl Failure for RemoveError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Dispatched { .. }
-            | Self::Followed { .. }
-            | Self::NoSession(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Dispatched { .. } | Self::Followed { .. } | Self::NoSession(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
             Self::NoRun(_) => Facts::never(code::RUN_NOT_FOUND, Effect::None),
             Self::Open(_) => Facts::backoff(code::RUN_OPEN, Effect::None),
             Self::Store(error) => Facts::new(error.code(), error.retry(), Effect::Unknown),

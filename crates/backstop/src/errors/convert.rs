@@ -368,9 +368,9 @@ fn kind(error: &Error) -> io::ErrorKind {
         code::RUN_EXISTS => io::ErrorKind::AlreadyExists,
         code::LOG_TAMPERED | code::LOG_UNREADABLE | code::STATE_SERIALIZATION => InvalidData,
         code::PROVIDER_TIMEOUT | code::TOOL_TIMEOUT | code::HOOK_TIMEOUT => io::ErrorKind::TimedOut,
-        code::APPROVAL_NOT_APPROVER
-        | code::PROVIDER_AUTH_FAILED
-        | code::TOOL_PERMISSION_DENIED => PermissionDenied,
+        code::APPROVAL_NOT_APPROVER | code::PROVIDER_AUTH_FAILED | code::TOOL_PERMISSION_DENIED => {
+            PermissionDenied
+        }
         code::STORE_FULL => io::ErrorKind::StorageFull,
         _ => Other,
     }

@@ -99,7 +99,10 @@ fn approval_is_decided_by_its_people_in_time() {
     let open = OpenApproval::new("run_1".into(), 2, at(0), asked);
     assert!(open.check("ops", at(9)).is_ok() && !open.is_over(at(9)) && open.is_over(at(10)));
     let code = |by, at| open.check(by, at).unwrap_err().code();
-    assert_eq!((code("ops", at(10)), code("intern", at(9))), ("approval.expired", "approval.not_approver"));
+    assert_eq!(
+        (code("ops", at(10)), code("intern", at(9))),
+        ("approval.expired", "approval.not_approver")
+    );
     let endless = ApprovalRequested::new("apr_1", "c1", "pay", json!({}), "h");
     let endless = OpenApproval::new("run_1".into(), 2, at(0), endless);
     assert!(endless.check("anyone", Timestamp::from_millis(i64::MAX)).is_ok());

@@ -299,5 +299,8 @@ async fn a_taken_id_starts_no_workflow() {
     let (first, second) = on(&clock, work).await;
     assert!(first.is_ok());
     let error = second.unwrap_err();
-    assert_eq!((error.code(), error.retry(), error.effect()), ("run.exists", Retry::Never, Effect::None));
+    assert_eq!(
+        (error.code(), error.retry(), error.effect()),
+        ("run.exists", Retry::Never, Effect::None)
+    );
 }
