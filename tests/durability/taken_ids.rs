@@ -21,7 +21,7 @@ async fn check(log: Arc<dyn EventLog>) {
 
     let refused = agent("Shipped twice.").run(request()).await.unwrap_err();
     let is_of_id =
-        |error: &LogError| matches!(error, LogError::RunExists(run) if **run == *"order-7");
+        |error: &LogError| matches!(error, LogError::RunExists(run) if run.as_str() == "order-7");
     assert!(
         matches!(&refused.error, AgentError::NotStarted(error) if is_of_id(error)),
         "{refused:?}"

@@ -13,7 +13,7 @@ async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), backstop::Error> {
     let model = Anthropic::from_env("claude-sonnet-4-5")?.build()?;
     let agent = Agent::builder(model).tool(add).build()?;
     match agent.run("What is 40 + 2?").await {

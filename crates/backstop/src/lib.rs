@@ -13,7 +13,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn main() -> Result<(), backstop::Error> {
 //! let model = ScriptedProvider::calling("add", serde_json::json!({"x": 40, "y": 2}), "It is 42.");
 //! let agent = Agent::builder(model).tool(add).build()?;
 //! match agent.run("What is 40 + 2?").await {

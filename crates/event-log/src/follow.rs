@@ -12,6 +12,9 @@ use crate::{Cursor, EventFilter, EventLog, EventWatch, FeedPage, FeedRecord, Log
 /// removed before they are read are missing. A row that another program changed, so that it is not an event any more,
 /// is skipped with a warning; [`verify_run`](crate::verify_run) names it.
 ///
+/// A feed has no end: it waits for further events after `run.finished` too, because a run can be reopened, and for a run
+/// that does not exist yet. It has events alone; the pieces of an answer that is being written are not among them.
+///
 /// ```
 /// use std::sync::Arc;
 ///

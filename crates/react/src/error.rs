@@ -326,7 +326,7 @@ impl LoggedFailure {
         if let Some(recorded) = cause.retry_facts() {
             facts = facts.with_retry_facts(recorded);
         }
-        let facts = Box::new(facts.with_effect(Effect::Unknown));
+        let facts = Box::new(facts);
         let failure = |cause, text| Self {
             facts: Box::clone(&facts),
             is_of_model,
@@ -362,7 +362,8 @@ impl Failure for LoggedFailure {
 /// Prints as `run … failed`; with `{:#}` as the whole chain on one line; with `{:?}`, as at the end of
 /// `main`, with its code and a hint too.
 ///
-/// Retry: as the error inside says. Effect: as the error inside says, happened where a tool acted.
+/// Retry: as the error inside says. Effect: as the error inside says, happened where a tool acted, none where a guard
+/// stopped a run before any call.
 #[non_exhaustive]
 pub struct RunFailure {
     /// The run; its record stays readable under this id.
@@ -446,11 +447,20 @@ impl std::error::Error for RunFailure {
     }
 }
 
-/// The facts of the error; where a tool acted, the effect is that the run acted.
+/// The facts of the error; where a tool acted, the effect is that the run acted, and where a guard stopped a run that
+/// had called no tool, there is none.
 impl Failure for RunFailure {
     fn facts(&self) -> Facts {
         let facts = self.error.facts();
-        if self.acted { facts.with_effect(Effect::Happened) } else { facts }
+        // A guard's own effect is that of the calls before it.
+        let is_before_any_call = facts.code.starts_with("guard.") && self.usage.tool_calls == 0;
+        if self.acted {
+            facts.with_effect(Effect::Happened)
+        } else if is_before_any_call {
+            facts.with_effect(Effect::None)
+        } else {
+            facts
+        }
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

@@ -95,7 +95,8 @@ impl Facts {
         Self { retry, later, ..self }
     }
 
-    /// Reduces the retry delays by this time; a delay that has passed is zero.
+    /// Reduces the retry delays by this time; a delay that has passed is zero. Facts with a delay are made by
+    /// [`Facts::from_hint`].
     #[must_use]
     pub const fn after(self, passed: Duration) -> Self {
         const fn reduce(retry: Retry, passed: Duration) -> Retry {

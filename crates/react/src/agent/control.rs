@@ -163,6 +163,22 @@ impl Agent {
 /// Decides an approval, in whichever process its run is. Changed arguments are checked against the recorded schema of
 /// the tool; the capabilities that they need are checked against the policy when the run continues.
 ///
+/// A process without the agent takes the time from a clock:
+///
+/// ```
+/// use backstop_clock::{Clock, SystemClock};
+/// use backstop_event_log::{Decision, MemoryLog};
+/// use backstop_react::decide;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let log = MemoryLog::new(); // that of a database
+/// let decision = Decision::approve("ada");
+/// let refused = decide(&log, &"apr_1".into(), decision, SystemClock.now()).await.unwrap_err();
+/// assert_eq!(refused.to_string(), "the decision was not accepted");
+/// # }
+/// ```
+///
 /// # Errors
 ///
 /// [`DecideError::NotFound`] if no such approval is open: there was none, or it was decided before;

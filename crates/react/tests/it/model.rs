@@ -91,11 +91,27 @@ async fn a_recorded_outage_may_pass_later() {
         let bench = Bench::new();
         let answers = (0..3).map(|_| fails(kind)).collect();
         let failure = bench.run(bench.agent(answers)).await.unwrap_err();
+        let effect = failure.effect();
         let resumed =
             bench.agent(Vec::new()).build().unwrap().resume(failure.run_id).await.unwrap_err();
         let facts = stated_facts(&resumed);
         assert_eq!((facts.retry, resumed.may_pass_later()), (Retry::Never, passes), "{kind:?}");
+        assert_eq!(facts.effect, effect, "{kind:?}: as it was told live");
     }
+}
+
+/// Spec: G1, E4. No call fits the tool's schema, so nothing ran.
+#[tokio::test]
+async fn a_guard_before_any_call_had_no_effect() {
+    let bench = Bench::new();
+    let asking = |id| calls([call(id, "add", json!({"x": id}))]);
+    let agent = bench.agent(vec![asking("c1"), asking("c2")]).tool(add);
+    let agent = agent.limits(Limits::new().max_iterations(2));
+    let failure = bench.run(agent).await.unwrap_err();
+    assert_eq!((failure.code(), failure.usage.tool_calls), ("guard.max_iterations", 0));
+    assert_eq!(failure.effect(), Effect::None);
+    let resumed = bench.agent(Vec::new()).build().unwrap().resume(failure.run_id).await;
+    assert_eq!(resumed.unwrap_err().effect(), Effect::None);
 }
 
 /// Spec: G1
