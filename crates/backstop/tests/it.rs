@@ -183,7 +183,7 @@ fn every_error_of_the_parts_has_a_category() {
     check(EventKind::decode("x", "{}").unwrap_err(), "storage", "log.unreadable", InvalidData);
     check(ImageError::UnknownFormat, "configuration", "input.invalid", InvalidInput);
     let moment: Result<Timestamp, _> = "soon".parse();
-    check(moment.unwrap_err(), "configuration", "input.invalid", InvalidInput);
+    check(moment.unwrap_err(), "configuration", "config.invalid", InvalidInput);
     let diverged = || Divergence::new(7, "x", Default::default(), Default::default());
     check(diverged(), "replay", "replay.diverged", InvalidData);
     check(ResumeError::from(diverged()), "replay", "replay.diverged", InvalidData);
