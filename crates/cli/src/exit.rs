@@ -273,21 +273,10 @@ impl From<OpenError> for CliError {
                 "move the file to a local disk; where one machine alone uses it and the file system has \
                  working locks and shared memory, put `?network_fs=1` at the end of the store's URL",
             ),
-            OpenError::Damaged { .. } => Some(
-                "restore a backup; if this is one, the `-wal` and `-shm` files next to it belonged to \
-                 another file: restore it again into an empty folder",
-            ),
             OpenError::Full { .. } => Some(FREE_SPACE),
-            OpenError::LogLeft(_) => Some(
-                "put the database back next to it: it has the last events; to begin a new database, move \
-                 the log to another folder",
-            ),
-            OpenError::Unreadable { .. } => Some(
-                "it has to be a file that Backstop made and that you may read; to write to it, you \
-                 have to be allowed to write to its folder too",
-            ),
             _ => None,
         };
+        let hint = hint.map(Cow::Borrowed).or_else(|| Failure::hint(&error)).map(Cow::into_owned);
         let error = Self::storage(error);
         match hint {
             Some(hint) => error.with_hint(hint),

@@ -1,5 +1,6 @@
 //! Mapping of SQLite's errors to those of the stores.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use backstop_error_store::StoreError;
@@ -175,6 +176,33 @@ impl Failure for OpenError {
             Self::Locked { .. } => Facts::backoff(code::STORE_LOCKED, Effect::None),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
         }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::Damaged { .. } => {
+                "restore a backup; if this is one, the `-wal` and `-shm` files next to it belonged to another file: \
+                 restore it again into an empty folder"
+            }
+            Self::Foreign(_) => "give another file: this one is left as it is",
+            Self::LogLeft(_) => {
+                "put the database back next to it: it has the last events; to begin a new database, move the log to \
+                 another folder"
+            }
+            Self::Missing(_) => {
+                "check the path; only a store that is opened for writing is created"
+            }
+            Self::Unreadable { .. } => {
+                "it has to be a file that Backstop made and that you may read; to write to it, you have to be allowed \
+                 to write to its folder too"
+            }
+            Self::Full { .. }
+            | Self::Locked { .. }
+            | Self::NetworkFileSystem { .. }
+            | Self::SchemaNewer { .. }
+            | Self::SeveralNames { .. } => return None,
+        };
+        Some(hint.into())
     }
 }
 
