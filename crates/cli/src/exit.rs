@@ -79,7 +79,7 @@ impl CliError {
 
     /// Returns the error for an unknown run on the command line.
     pub(crate) fn no_run(run: RunId) -> Self {
-        Self { code: USAGE, ..LogError::NotFound(run).into() }
+        Self { code: USAGE, facts: MISTAKE, ..LogError::NotFound(run).into() }
     }
 
     /// Returns the error for a run that did not start.
@@ -245,7 +245,7 @@ fn hint_for_log(error: &LogError) -> Option<Cow<'_, str>> {
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let hint = error.hint().map(ToOwned::to_owned);
-        Self { code: USAGE, facts: error.facts(), source: error.into(), hint }
+        Self { code: USAGE, facts: MISTAKE, source: error.into(), hint }
     }
 }
 

@@ -58,7 +58,7 @@ impl Log for FaultyLog {
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         if batch.records.iter().any(|record| record.seq >= self.from) {
             self.mark.reach();
-            return Err(LogError::Full("database or disk is full".into()));
+            return Err(LogError::Failed("the log takes no more events".into()));
         }
         self.log.append(batch).await
     }

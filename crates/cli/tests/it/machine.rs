@@ -67,9 +67,9 @@ fn an_event_is_printed_when_it_is_durable() {
 fn errors_are_json_where_results_are() {
     let bench = Bench::new();
     for (args, exit, code, message) in [
-        (&["trace", "run_0", "--json"][..], 2, "run.not_found", "no run `run_0`"),
-        (&["run", "none.toml", "--json"], 2, "config.invalid", "none.toml: cannot be read"),
-        (&["run", "none.toml", "--events"], 2, "config.invalid", "none.toml: cannot be read"),
+        (&["trace", "run_0", "--json"][..], 2, "input.invalid", "no run `run_0`"),
+        (&["run", "none.toml", "--json"], 2, "input.invalid", "none.toml: cannot be read"),
+        (&["run", "none.toml", "--events"], 2, "input.invalid", "none.toml: cannot be read"),
         (&["runs", "--json", "--limit", "0"], 2, "input.invalid", "invalid value '0'"),
         (&["dance", "--json"], 2, "input.invalid", "unrecognized subcommand 'dance'"),
         (
