@@ -288,7 +288,14 @@ impl From<OpenError> for CliError {
 impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
         let (code, hint) = (exit_code_for_log(&error), hint_for_log(&error).map(Cow::into_owned));
-        Self { code, facts: error.facts(), source: error.into(), hint }
+        // A wrong id or name on the command line has the code of all its mistakes.
+        let facts = match &error {
+            LogError::NotApprover { .. } | LogError::NotFound(_) | LogError::RunForgotten(_) => {
+                MISTAKE
+            }
+            error => error.facts(),
+        };
+        Self { code, facts, source: error.into(), hint }
     }
 }
 
@@ -330,10 +337,13 @@ impl From<DecideError> for CliError {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Log(error) => error.into(),
-            DecideError::NotFound(error) => Self::refused(error)
+            DecideError::NotFound(error) => Self::usage(error)
                 .with_hint("`backstop approvals` lists what is open; an approval is decided once"),
             DecideError::Expired(_) => Self::refused(error)
                 .with_hint("the call counts as denied; `backstop resume RUN` goes on without it"),
+            DecideError::NotApprover { .. } => {
+                Self::usage(error).with_hint("let one of them decide")
+            }
             error => {
                 let hint = Failure::hint(&error).map(Cow::into_owned);
                 Self { hint, ..Self::refused(error) }

@@ -33,8 +33,7 @@ fn a_decision_is_an_object() {
         "by": "ada", "reason": "it is eight", "resume": run,
     });
     assert_eq!(approved, expected);
-    let again =
-        bench.run(&["approve", &id, "--by", "ada", "--json"]).fails(2, "approval.not_found");
+    let again = bench.run(&["approve", &id, "--by", "ada", "--json"]).fails(2, "input.invalid");
     let error: serde_json::Value = serde_json::from_str(again.err.trim()).unwrap();
     assert_eq!((&error["exit"], &error["effect"]), (&json!(2), &json!("none")));
 
