@@ -32,7 +32,8 @@ impl<'a> CallResult<'a> {
         (kind == "input_required").then_some(self.whole)
     }
 
-    /// Returns the structured content if there is some, otherwise the text. Each image is passed to `show` as Base64,
+    /// Returns the text and the structured content, or the one that says something. A tool with an output schema returns
+    /// its structured content alone. Each image is passed to `show` as Base64,
     /// which returns the reason if the image is not shown.
     pub(crate) fn read(
         &self,
@@ -50,12 +51,12 @@ impl<'a> CallResult<'a> {
             text(&self.field("content")?, show).map_err(|unread| self.unreadable(unread.0))?;
         let structured = fields.get("structuredContent").map(|structured| structured.get());
         let structured = structured.filter(|structured| *structured != "null");
-        // An empty object beside a text is left out, so that the model reads the text.
+        // Blank content beside a text is left out, so that the model reads the text.
         let is_told = schema.is_some() || text.trim().is_empty();
-        let structured = structured.filter(|structured| is_told || !is_empty_object(structured));
+        let structured = structured.filter(|structured| is_told || !is_blank_json(structured));
         if is_error {
             // Some servers report the error only as structured content.
-            let said = structured.filter(|said| text.trim().is_empty() && !is_empty_object(said));
+            let said = structured.filter(|said| text.trim().is_empty() && !is_blank_json(said));
             return Err(error(said.unwrap_or(&text), spec));
         }
         match (structured, schema) {
@@ -65,9 +66,10 @@ impl<'a> CallResult<'a> {
             }
             (None, None) => Ok(JsonText::string(&text)),
             // Content that is too deep, or that holds a number without bounds, becomes text.
-            (Some(structured), None) => {
+            (Some(structured), None) if text.trim().is_empty() || is_same(&text, structured) => {
                 Ok(JsonText::parse(structured).unwrap_or_else(|_| JsonText::string(structured)))
             }
+            (Some(structured), None) => Ok(JsonText::string(&format!("{text}\n{structured}"))),
             (Some(structured), Some(schema)) => fitting(structured, schema),
         }
     }
@@ -126,9 +128,25 @@ fn unread_note(block: &Value) -> String {
     }
 }
 
-/// Returns whether JSON is an object without members.
-fn is_empty_object(json: &str) -> bool {
-    json.strip_prefix('{').is_some_and(|rest| rest.trim_start() == "}")
+/// Returns whether a text is the JSON of the structured content, as servers repeat it for older clients.
+fn is_same(text: &str, structured: &str) -> bool {
+    let read = |json: &str| serde_json::from_str::<Value>(json).ok();
+    read(text).is_some_and(|text| Some(text) == read(structured))
+}
+
+fn is_blank_json(json: &str) -> bool {
+    serde_json::from_str(json).is_ok_and(|value| is_blank(&value))
+}
+
+/// Returns whether a value has only blank texts, at any depth.
+pub(crate) fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(is_blank),
+        Value::Object(fields) => fields.values().all(is_blank),
+    }
 }
 
 fn invalid(why: &str) -> ToolError {
@@ -233,12 +251,17 @@ mod tests {
 
     /// Spec: Q8
     #[test]
-    fn empty_structured_content_hides_no_text() {
+    fn structured_content_hides_no_text() {
         for (structured, text, expected) in [
             ("{}", "placed", json!("placed")),
             ("{ \n}", "placed", json!("placed")),
             ("{}", "", json!({})),
-            (r#"{"n":1}"#, "x", json!({"n": 1})),
+            (r#"{"n":null}"#, "placed", json!("placed")),
+            (r#"[""]"#, "placed", json!("placed")),
+            (r#"{"n":1}"#, "", json!({"n": 1})),
+            (r#"{"n":1}"#, "{ \"n\": 1 }", json!({"n": 1})),
+            (r#"{"n":1.50}"#, "placed", json!("placed\n{\"n\":1.50}")),
+            (r#"{"ok":false}"#, "placed", json!("placed\n{\"ok\":false}")),
         ] {
             let content = json!([{"type": "text", "text": text}]);
             let result = format!(r#"{{"content":{content},"structuredContent":{structured}}}"#);

@@ -45,7 +45,7 @@ async fn images_are_shown(way: Way) {
     let (text, images) =
         shown(way, json!({"content": [block(&one)], "structuredContent": {"n": 1}}), context())
             .await;
-    assert_eq!((text.as_str(), images.len()), ("{\"n\":1}", 1));
+    assert_eq!((text.as_str(), images.len()), ("[image: image/gif, 9 bytes]\n{\"n\":1}", 1));
     let (text, images) =
         shown(way, json!({"content": [block(&one)], "isError": true}), context()).await;
     assert_eq!((text.as_str(), images.len()), ("[image: image/gif, 9 bytes]", 0));
