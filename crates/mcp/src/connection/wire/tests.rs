@@ -46,6 +46,8 @@ fn empty_errors_beside_a_result_say_nothing() {
         ("\"\"", true),
         ("false", true),
         ("null", true),
+        (r#"{"code":0,"message":"","data":null}"#, true),
+        (r#"{"code":0,"message":"denied"}"#, false),
         (r#"{"code":1}"#, false),
     ] {
         let wire = waiting();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::content::is_blank;
 use layer0::read_value;
 use rmcp::model::RequestId;
 use serde_json::value::RawValue;
@@ -42,14 +43,14 @@ pub(crate) fn only_answer<'a>(written: &'a RawValue, asked: Option<&RequestId>) 
     own.or(first).map_or(written, |(message, _)| message)
 }
 
-/// Returns whether an error is empty, which says nothing next to a result.
+/// Returns whether an error states nothing, as that of a server that always writes the field.
 pub(super) fn is_empty(json: &str) -> bool {
-    let is_blank = |(open, close): (&str, &str)| {
-        let inner = json.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        inner.is_some_and(|inner| inner.trim().is_empty())
-    };
-    matches!(json, "false" | "0")
-        || [("\"", "\""), ("{", "}"), ("[", "]")].into_iter().any(is_blank)
+    let Ok(mut error) = serde_json::from_str::<Value>(json) else { return false };
+    let is_unset = |value: &Value| *value == false || *value == 0;
+    if let Some(fields) = error.as_object_mut() {
+        fields.retain(|_, value| !is_unset(value));
+    }
+    is_unset(&error) || is_blank(&error)
 }
 
 /// Returns a page of tools for `rmcp`, which makes headers of some arguments, without the unreadable tools.
