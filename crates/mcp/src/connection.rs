@@ -240,12 +240,14 @@ impl Connection {
             Err(McpFault::Protocol { code: -32601, .. } | McpFault::Status { status: 429, .. }) => {
                 SessionState::Known
             }
-            // A ping that is refused in another way shows nothing about the session.
+            // A ping that is refused in another way shows nothing about the session, and in other words nothing about
+            // whether the call ran.
             Err(other @ (McpFault::Status { .. } | McpFault::Protocol { .. }))
                 if other.http_status() == refusal.http_status() =>
             {
-                let is_alike = other == *refusal && refusal.is_of_session();
-                SessionState::Forgotten { is_refused_before_run: is_refused_before_run || is_alike }
+                let is_of_session = is_refused_before_run || refusal.is_of_session();
+                let is_refused_before_run = is_of_session && other == *refusal;
+                SessionState::Forgotten { is_refused_before_run }
             }
             _ => SessionState::Known,
         }

@@ -84,6 +84,12 @@ pub(crate) fn error(request: &Value, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
 }
 
+/// Refuses a request with a status and an error of the protocol.
+fn refused(request: &Value, message: &str) -> Reply {
+    let json = vec![("content-type", "application/json".to_owned())];
+    Reply::Status(400, json, error(request, -32000, message).to_string())
+}
+
 pub(crate) fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
@@ -129,6 +135,7 @@ impl Script {
             _ if self.fault == "revokes_the_token" && count > 0 => {
                 Reply::Status(401, vec![], "who are you?".to_owned())
             }
+            "ping" if self.fault == "status_400_own_error" => refused(request, "no such method"),
             "ping" if self.fault.starts_with("fails_alike") => one(self.alike(request)),
             "initialize" | "server/discover" if self.fault == "dies_for_good" && count > 0 => {
                 Reply::Die(vec![])
@@ -372,6 +379,7 @@ impl Script {
             "endless_401_in_every_call" => Reply::Endless(401),
             "endless_503_in_every_call" => Reply::Endless(503),
             "status_404_session" => status(404, "no such session"),
+            "status_400_own_error" => refused(request, "card declined"),
             "status_404_own_error" => Reply::Status(
                 404,
                 vec![("content-type", "application/json".to_owned())],
