@@ -35,6 +35,10 @@ impl Stream for GenerateStream {
         event: SseEvent,
         reply: &Reply<'_>,
     ) -> Result<ControlFlow<()>, ProviderError> {
+        // Gateways end the streams of every protocol as those of OpenAI.
+        if event.data.trim() == "[DONE]" {
+            return Ok(ControlFlow::Break(()));
+        }
         self.add(reply.decode(event.data.as_bytes())?, reply)?;
         Ok(ControlFlow::Continue(()))
     }

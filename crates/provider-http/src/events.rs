@@ -33,6 +33,9 @@ impl SseEvent {
     }
 }
 
+/// Types of events that only keep the connection open, whatever their data is. No protocol has them for anything else.
+const KEEPALIVES: [&str; 4] = ["heartbeat", "keep-alive", "keepalive", "ping"];
+
 /// The maximum depth of events inside events.
 const MAX_WRAPPINGS: usize = 3;
 
@@ -197,9 +200,12 @@ impl EventDraft {
         }
     }
 
-    /// Returns the event; `None` without data.
+    /// Returns the event; `None` without data, and for an event that only keeps the connection open.
     fn end(mut self) -> Option<SseEvent> {
         self.data.pop()?;
+        if self.data.trim().is_empty() || KEEPALIVES.contains(&&*self.kind) {
+            return None;
+        }
         let kind = if self.kind.is_empty() { "message".to_owned() } else { self.kind };
         Some(SseEvent { kind, data: self.data })
     }
@@ -219,6 +225,14 @@ mod tests {
         }
         read.extend(buffer.rest().unwrap());
         read.iter().map(|event| format!("{}|{}", event.kind, event.data)).collect()
+    }
+
+    /// Spec: P7
+    #[test]
+    fn keepalives_are_no_events() {
+        let kept_open = "data:\n\ndata: \n\nevent: ping\ndata: 5\n\nevent: keepalive\ndata: {}\n\n";
+        let body = format!("{kept_open}event: a\ndata: 1\n\n{kept_open}data: 2\n\n{kept_open}");
+        assert_eq!(read(&[body.as_bytes()]), ["a|1", "message|2"]);
     }
 
     /// Spec: P7
@@ -257,7 +271,8 @@ mod tests {
             assert_eq!(read(&[body.as_bytes()]), expected);
         }
         check("data: one\ndata:two\ndata:  three\n\n", &["message|one\ntwo\n three"]);
-        check("data\n\ndata\ndata\n\ndata:\n", &["message|", "message|\n"]);
+        // The standard has events for these; to every endpoint they only keep the connection open.
+        check("data\n\ndata\ndata\n\ndata:\n", &[]);
         check("event: void without data\n\ndata: a\n\n", &["message|a"]);
         check("event: a\nevent: b\ndata: x: y\n\ndata: z\n\n", &["b|x: y", "message|z"]);
         check(": data\n data: a\nDATA: b\nid: 1\nretry: 1\n\n", &[]);

@@ -34,6 +34,19 @@ async fn calls_without_an_id_keep_their_order() {
     assert_eq!(response.stop_reason, StopReason::ToolUse);
 }
 
+/// Spec: P7. Gateways end each stream as one of OpenAI.
+#[tokio::test]
+async fn end_marker_of_another_protocol_is_an_end() {
+    let parts = json!([{ "text": "hello" }]);
+    let chunk =
+        json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": "STOP" }] });
+    let body = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    let response = ask(Reply::events(body), true).await.unwrap();
+    assert_eq!((&*response.text, response.stop_reason), ("hello", StopReason::End));
+    let cut = ask(Reply::events("data: [DONE]\n\n".to_owned()), true).await.unwrap_err();
+    assert_eq!(cut.code(), "provider.stream_truncated");
+}
+
 fn chunks(chunks: &[serde_json::Value]) -> Reply {
     Reply::events(chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>())
 }
