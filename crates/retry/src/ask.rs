@@ -42,6 +42,7 @@ where
         here.count(stated_facts(&error).sent);
         let now = endpoint.policy.clock().monotonic();
         let mut tried = here.describe_tried(&request, made, now);
+        tried.has_left = !left.is_empty();
         tried.has_next = in_turn.len() > 0;
         let decision = endpoint.policy.decide(&error, tried);
         let error = decision.settle(error, tried);

@@ -111,6 +111,9 @@ pub struct RetryContext {
     pub time_left: Option<Duration>,
     /// Whether another endpoint follows this one.
     pub has_next: bool,
+    /// Whether another endpoint was left for this one. Then a refusal of this endpoint alone, such as a wrong key, does
+    /// not keep the request from the next one.
+    pub has_left: bool,
     /// Whether another endpoint of the same model is free that this request has not called yet. It
     /// is called at once, which does not count as an attempt of the configuration.
     pub is_another_free: bool,
@@ -134,6 +137,7 @@ impl RetryContext {
             max_attempts: None,
             time_left: None,
             has_next: false,
+            has_left: false,
             is_another_free: false,
             another_in: None,
             max_park: Duration::ZERO,
@@ -202,7 +206,8 @@ impl RetryPolicy {
     /// Decides like [`RetryPolicy::decide`], for a failure with known facts.
     pub fn decide_by(&self, facts: Facts, tried: RetryContext) -> RetryDecision {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
-        let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
+        let may_differ = facts.elsewhere.is_possible() || tried.has_left && facts.beside;
+        let goes_on = tried.has_next && may_repeat && may_differ;
         let is_full = tried.max_attempts.is_some_and(|max| tried.total >= max);
         let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
         let goes_beside = may_repeat && self.goes_beside(facts, tried, &here);

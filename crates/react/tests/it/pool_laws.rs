@@ -130,6 +130,20 @@ async fn refused_key_keeps_no_fallback_away() {
     }
 }
 
+/// Spec: R7
+#[tokio::test]
+async fn refusing_fallback_hides_no_other() {
+    for first in [ErrorKind::QuotaExhausted, ErrorKind::Transient] {
+        for refusing in [ErrorKind::AuthFailed, ErrorKind::QuotaExhausted] {
+            let bench = Bench::new();
+            let down = vec![failing(&bench, first, None, ALWAYS)];
+            let fallback = vec![failing(&bench, refusing, None, ALWAYS)];
+            let well = vec![failing(&bench, ErrorKind::Transient, None, 0)];
+            run_on(&bench, vec![down, fallback, well]).await.unwrap();
+        }
+    }
+}
+
 /// Spec: R7, E8
 #[tokio::test]
 async fn passing_outage_stays_passing() {

@@ -235,6 +235,7 @@ impl ModelAttempt {
         (tried.total, tried.refused) = (self.made_here, refused);
         tried.max_attempts = self.max_attempts(self.made_here);
         tried.has_next = self.has_next(effects);
+        tried.has_left = !self.left.is_empty();
         tried.max_park = effects.place.max_park.unwrap_or_default();
         tried
     }

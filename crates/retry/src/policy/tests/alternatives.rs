@@ -28,6 +28,22 @@ fn free_endpoint_of_the_model_comes_first() {
     assert!(matches!(none, RetryDecision::Stop { .. }), "{none:?}");
 }
 
+/// Spec: R7. Whether a request is answered does not depend on the order of the providers behind the first.
+#[test]
+fn refusal_of_a_fallback_leads_to_the_next() {
+    let at_fallback = |facts, has_left| {
+        decide(facts, |tried| {
+            (tried.is_another_free, tried.has_next, tried.has_left) = (false, true, has_left);
+        })
+    };
+    let next = RetryDecision::Next { is_exhausted: false };
+    let stays = refused();
+    assert_eq!(at_fallback(stays, true), next);
+    assert_ne!(at_fallback(stays, false), next, "the first provider's key is the caller's mistake");
+    let mistake = Facts::never("a", Effect::None);
+    assert_ne!(at_fallback(mistake, true), next, "the request would be refused there too");
+}
+
 /// Spec: R4. What may have acted is repeated nowhere.
 #[test]
 fn unknown_effect_is_repeated_nowhere() {
