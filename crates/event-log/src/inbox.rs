@@ -273,6 +273,7 @@ mod tests {
         let changed = Decision::approve("ops").with_arguments(arguments);
         let day = JsonText::parse(r#"{"day":"\u0000"}"#).unwrap();
         let informed = Decision::approve("ops").with_data(day);
+        assert!(changed.arguments.is_some() && informed.data.is_some());
         for request in [
             InboxRequest::Cancel { run: run.clone() },
             InboxRequest::Decide { approval: "apr_1".into(), decision: deny },
@@ -324,6 +325,7 @@ mod tests {
         watches.ring(&"run_2".into());
         assert_eq!(look(), Poll::Ready(()));
         assert_eq!(look(), Poll::Pending);
+        assert!(!watches.is_empty());
         drop(watch);
         assert!(watches.is_empty());
     }

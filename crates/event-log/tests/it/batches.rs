@@ -1,5 +1,6 @@
 //! Appends, and what a log reads from them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::*;
@@ -141,6 +142,10 @@ async fn plain_log_keeps_its_events_alone() {
     let (claim, lost) = log.claim_with_loss(&run).await.unwrap();
     assert!(claim.epoch() > Claim::FIRST && lost.is_none() && claim.lease().is_none());
     assert!(log.lease().is_none() && !log.seals_rows());
+    let seals = RunSeals::new(RowSeal::Sound, BTreeMap::new());
+    let sealing =
+        PlainLog { seals: LogKey::new("k").map(|key| (key, seals)), ..PlainLog::default() };
+    assert!((&sealing as &dyn EventLog).seals_rows());
     let memory = memory();
     assert!(memory.key().is_none() && memory.seals(&run).await.unwrap().is_none());
     assert_eq!(memory.lost_tails().await.unwrap(), []);

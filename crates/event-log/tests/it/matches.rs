@@ -44,6 +44,9 @@ fn types_are_matched_by_segment() {
         ],
     );
     check("warning", &json!({"message": "m"}), &[("warning", true), ("*.*", false)]);
+    let escaped =
+        [(r#"warning[message="a\tb\rc\nd"]"#, true), (r#"warning[message="a\nb*"]"#, false)];
+    check("warning", &json!({"message": "a\tb\rc\nd"}), &escaped);
     check("behavior.failed", &json!({}), &[("behavior.*", true), ("*.*", true)]);
     check("behavior.delivered", &json!({}), &[("behavior.*", false), ("*.*", false)]);
     check("subscription.opened", &json!({}), &[("*.*", false)]);
@@ -68,6 +71,7 @@ fn conditions_reach_the_envelope_and_the_payload() {
             ("tool.responded[error.code=*]", false),
             ("tool.responded[error.code!=42]", true),
             (r#"tool.responded[error.message="m, [x]"]"#, true),
+            (r#"tool.responded[error.message="m,\t[x]"]"#, false),
             (r#"tool.responded[error.message="m, \*"]"#, false),
             (r#"tool.responded[error.message="m\u{2c} *"]"#, true),
             ("tool.responded[ok=false]", true),

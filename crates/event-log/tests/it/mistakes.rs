@@ -14,6 +14,7 @@ fn check(rows: &[(&str, usize, &str, &str)]) {
             "{text}"
         );
         assert_eq!(error.column(), *column, "{text}");
+        assert_eq!(Failure::hint(&error).as_deref(), error.hint(), "{text}");
         let facts = error.facts();
         assert_eq!((facts.code, facts.retry), ("input.invalid", Retry::Never));
         assert_eq!(facts.effect, Effect::None);
@@ -112,6 +113,7 @@ fn syntax_errors_name_the_column() {
 fn values_fit_their_fields() {
     check(&[
         ("model.responded[usage.output_tokens>many]", 37, "expected a number, found `many`", ""),
+        ("budget.exhausted[used=many]", 23, "expected a number, found `many`", ""),
         ("tool.late[execution=once]", 21, "expected a whole number, found `once`", ""),
         ("tool.late[execution=1.5]", 21, "expected a whole number, found `1.5`", ""),
         ("tool.responded[ok=yes]", 19, "expected `true` or `false`, found `yes`", ""),
@@ -205,6 +207,8 @@ fn patterns_that_cannot_match_are_refused() {
     never("run.failed[reason=a, seq>1, reason!=a]", 29, &reason("reason=a, reason!=a"));
     never("run.failed[reason=a*, reason!=a*]", 23, &reason("reason=a*, reason!=a*"));
     never("run.failed[reason=ab, reason=b*]", 23, &reason("reason=ab, reason=b*"));
+    never("run.failed[reason=ab, reason!=a*]", 23, &reason("reason=ab, reason!=a*"));
+    never("budget.exhausted[used>=5, used<=4]", 27, &none("used", "used>=5, used<=4"));
     never("run.failed[seq<1]", 12, &none("seq", "seq<1"));
     never("run.failed[seq=0]", 12, &none("seq", "seq=0"));
     never("run.failed[seq>5, seq<3]", 19, &none("seq", "seq>5, seq<3"));
@@ -248,6 +252,8 @@ fn patterns_that_cannot_match_are_refused() {
         "tool.responded[output=1, output=2]",
         "tool.*[reason!=x, tool=y]",
         "run.finished[usage.cost_usd>1.5, usage.cost_usd<1.6]",
+        "budget.exhausted[used>=5, used<=5]",
+        "budget.exhausted[used=2*, limit=2.50]",
     ] {
         assert!(possible.parse::<Pattern>().is_ok(), "{possible}");
     }

@@ -108,6 +108,10 @@ impl Seals for PlainLog {
         self.seals.as_ref().map(|(key, _)| key)
     }
 
+    fn seals_rows(&self) -> bool {
+        self.seals.is_some()
+    }
+
     async fn seals(&self, _: &RunId) -> Result<Option<RunSeals>, LogError> {
         Ok(self.seals.as_ref().map(|(_, seals)| seals.clone()))
     }
