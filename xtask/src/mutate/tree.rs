@@ -118,12 +118,16 @@ fn read_source(root: &Path, path: &Path) -> Result<Option<Source>, XtaskError> {
     Ok(Some(Source { file, text, sites: sites::find(&syntax) }))
 }
 
-/// Copies the files that git tracks; an unchanged file keeps its modification time, so that it is not rebuilt.
+/// Copies the files that git tracks; an unchanged file keeps its modification time, so that it is not rebuilt. Sources of
+/// an earlier copy that git no longer tracks are removed.
 fn copy_tracked(from: &Path, to: &Path) -> Result<(), XtaskError> {
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(from).output();
     let listed =
         listed.map_err(|source| XtaskError::Start { program: "git".to_owned(), source })?;
-    for name in String::from_utf8_lossy(&listed.stdout).split_terminator('\0') {
+    let names = String::from_utf8_lossy(&listed.stdout);
+    let names: BTreeSet<&str> = names.split_terminator('\0').collect();
+    remove_others(&to.join("crates"), to, &names)?;
+    for name in names {
         let (source, target) = (from.join(name), to.join(name));
         let Ok(bytes) = fs::read(&source) else { continue };
         if fs::read(&target).is_ok_and(|there| there == bytes) {
@@ -135,6 +139,19 @@ fn copy_tracked(from: &Path, to: &Path) -> Result<(), XtaskError> {
         fs::write(&target, bytes).map_err(|error| unreadable(&target, error))?;
         if let Ok(metadata) = fs::metadata(&source) {
             let _ = fs::set_permissions(&target, metadata.permissions());
+        }
+    }
+    Ok(())
+}
+
+/// Removes the Rust files of an earlier copy that are not among these names.
+fn remove_others(folder: &Path, root: &Path, names: &BTreeSet<&str>) -> Result<(), XtaskError> {
+    for entry in walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok) {
+        let path = entry.path();
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy();
+        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+        if is_rust && !names.contains(&*name) {
+            fs::remove_file(path).map_err(|error| unreadable(path, error))?;
         }
     }
     Ok(())
