@@ -103,7 +103,6 @@ impl AgentBuilder {
             }
         }
         check_hooks(&hooks)?;
-        check_name(&self.name).map_err(BuildError::Name)?;
         let state = self.app_state.as_deref();
         for (tool, wanted) in tools.state_types() {
             if !state.is_some_and(|state| wanted.fits(state)) {

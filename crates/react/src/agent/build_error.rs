@@ -30,11 +30,6 @@ pub enum BuildError {
     /// Retry: never. Effect: none.
     #[error("invalid grant")]
     Grant(#[from] GrantError),
-    /// The name of the agent is invalid.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("invalid agent")]
-    Name(#[source] NameError),
     /// The name of a hook is invalid.
     ///
     /// Retry: never. Effect: none.
@@ -128,7 +123,6 @@ impl Failure for BuildError {
             | Self::DuplicateHook(_)
             | Self::Grant(_)
             | Self::HookName(_)
-            | Self::Name(_)
             | Self::Pack(_)
             | Self::Panicked(_)
             | Self::MissingState { .. }

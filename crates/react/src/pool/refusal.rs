@@ -9,11 +9,11 @@ use layer0::failure::{Elsewhere, Facts, Failure, Retry};
 
 /// The last refusal of an endpoint, after which its pool stopped using it. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct LastRefusal(Arc<Mutex<Option<RecordedFailure>>>);
+pub(crate) struct LastRefusal(Arc<Mutex<Option<Box<RecordedFailure>>>>);
 
 impl LastRefusal {
     pub(super) fn record(&self, error: &ProviderError) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.into());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(error.into()));
     }
 
     /// Returns the refusal for which the endpoint is paused, with the rest of the pause as its hint, if a call asks
@@ -32,6 +32,6 @@ impl LastRefusal {
 
     fn error(&self) -> Option<ProviderError> {
         let refusal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        refusal.as_ref().map(ProviderError::from)
+        refusal.as_deref().map(ProviderError::from)
     }
 }

@@ -158,14 +158,3 @@ async fn approvals_need_a_log_or_an_approver() {
     let logged = agent().log(backstop_event_log::MemoryLog::new()).build().unwrap();
     assert!(logged.run("go").await.is_ok());
 }
-
-/// Spec: E12
-#[test]
-fn agents_have_names_that_can_be_shown() {
-    let agent = |name: &str| Agent::builder(ScriptedProvider::saying([""])).name(name).build();
-    for name in ["", "a b\n/..", " desk", &"n".repeat(65)] {
-        let error = agent(name).unwrap_err();
-        assert!(Chain(&error).to_string().starts_with("invalid agent: the name `"), "{error}");
-    }
-    assert!(agent("the desk").is_ok());
-}
