@@ -21,6 +21,7 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/budgets.rs",
     "../crates/react/tests/it/durable.rs",
     "../crates/react/tests/it/episodes.rs",
+    "../crates/react/tests/it/expiry.rs",
     "../crates/react/tests/it/lost.rs",
     "../crates/react/tests/it/once.rs",
     "../crates/store-sqlite/tests/it/moved.rs",

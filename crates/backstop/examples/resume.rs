@@ -7,9 +7,8 @@
 
 use std::env::temp_dir;
 
-use backstop::event_log::Log;
 use backstop::prelude::*;
-use backstop::{Durability, ResumeRequest};
+use backstop::{Durability, ResumeRequest, event_log::Log};
 use serde_json::json;
 
 /// Look a word up.

@@ -4,10 +4,9 @@
 
 use std::{env, sync::Arc};
 
-use backstop::event_log::Inbox;
 use backstop::layer0::operator::{Context, Task};
 use backstop::prelude::*;
-use backstop::{Durability, Orchestrator, Sequence, Workflow};
+use backstop::{Durability, Orchestrator, Sequence, Workflow, event_log::Inbox};
 
 /// Pay an invoice.
 #[tool(approval)]

@@ -82,7 +82,7 @@ fn a_full_disk_is_a_storage_failure() {
     assert_eq!(error["error"]["chain"][1], "no space left for the log", "{error}");
     let ran =
         bench.run(&["run", "agent.toml", "--input", "@long"]).fails(5, "no space left for the log");
-    assert!(ran.err.contains("hint: Fix the store"), "{}", ran.err);
+    assert!(ran.err.contains("hint: give the disk of the store more space"), "{}", ran.err);
     assert_eq!(bench.run(&["runs", "--json"]).ok().json().len(), 1);
     bench.run(&["verify", "--all"]).ok();
     run("DROP TABLE filler");

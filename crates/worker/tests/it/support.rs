@@ -148,9 +148,10 @@ const MAX_LOOKS: u32 = 2_400;
 pub(crate) async fn is_in(database: &Database, run: &RunId, state: RunState) -> RunSummary {
     let mut seen = None;
     for _ in 0..MAX_LOOKS {
-        match summary(database, run).await {
-            Some(summary) if summary.state == state => return summary,
-            other => seen = other,
+        // On a loaded machine the pool of all tests may have no free connection for a while.
+        match database.log().summary(run).await {
+            Ok(Some(summary)) if summary.state == state => return summary,
+            other => seen = Some(other),
         }
         SystemClock.sleep(LOOK_EVERY).await;
     }

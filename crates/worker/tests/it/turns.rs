@@ -97,6 +97,7 @@ async fn resumed_runs_starve_no_new_one(place: Place) {
         is_in(&database, run, RunState::WaitingApproval).await;
     }
     worker.stop().await;
+    first.close().await;
     let log = database.log();
     for approval in log.open_approvals().await.unwrap() {
         let agreed = Decision::approve("ops");
