@@ -48,7 +48,7 @@ struct ClockState {
     set_by_ms: i64,
     started: Timestamp,
     busy: usize,
-    /// Whether anything was ever tracked or held, or the lack of it was reported.
+    /// Whether a task was ever tracked, or the missing task was reported.
     is_driven: bool,
     next_sleeper: u64,
     sleepers: BTreeMap<(Timestamp, u64), Waker>,

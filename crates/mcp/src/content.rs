@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use backstop_tool::{NotShown, Schema, ToolError};
 use layer0::failure::{Chain, Effect};
-use layer0::{JsonText, ToolSpec};
+use layer0::{JsonText, ToolSpec, read_value};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -130,12 +130,12 @@ fn unread_note(block: &Value) -> String {
 
 /// Returns whether a text is the JSON of the structured content, as servers repeat it for older clients.
 fn is_same(text: &str, structured: &str) -> bool {
-    let read = |json: &str| serde_json::from_str::<Value>(json).ok();
+    let read = |json: &str| read_value(json).ok();
     read(text).is_some_and(|text| Some(text) == read(structured))
 }
 
 fn is_blank_json(json: &str) -> bool {
-    serde_json::from_str(json).is_ok_and(|value| is_blank(&value))
+    read_value(json).is_ok_and(|value| is_blank(&value))
 }
 
 /// Returns whether a value has only blank texts, at any depth.

@@ -45,7 +45,7 @@ pub(crate) fn only_answer<'a>(written: &'a RawValue, asked: Option<&RequestId>) 
 
 /// Returns whether an error states nothing, as that of a server that always writes the field.
 pub(super) fn is_empty(json: &str) -> bool {
-    let Ok(mut error) = serde_json::from_str::<Value>(json) else { return false };
+    let Ok(mut error) = read_value(json) else { return false };
     let is_unset = |value: &Value| *value == false || *value == 0;
     if let Some(fields) = error.as_object_mut() {
         fields.retain(|_, value| !is_unset(value));
