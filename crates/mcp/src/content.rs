@@ -66,7 +66,7 @@ impl<'a> CallResult<'a> {
             }
             (None, None) => Ok(JsonText::string(&text)),
             // Content that is too deep, or that holds a number without bounds, becomes text.
-            (Some(structured), None) if text.trim().is_empty() || is_same(&text, structured) => {
+            (Some(structured), None) if text.trim().is_empty() || repeats(structured, &text) => {
                 Ok(JsonText::parse(structured).unwrap_or_else(|_| JsonText::string(structured)))
             }
             (Some(structured), None) => Ok(JsonText::string(&format!("{text}\n{structured}"))),
@@ -128,10 +128,26 @@ fn unread_note(block: &Value) -> String {
     }
 }
 
-/// Returns whether a text is the JSON of the structured content, as servers repeat it for older clients.
-fn is_same(text: &str, structured: &str) -> bool {
-    let read = |json: &str| read_value(json).ok();
-    read(text).is_some_and(|text| Some(text) == read(structured))
+/// Maximum number of lines that are looked for in structured content, each in the time of reading it.
+const MAX_LINES: usize = 64;
+
+/// Returns whether structured content repeats a text, as servers do for older clients: the text, or each of its lines,
+/// is the JSON or the value of a part of it.
+fn repeats(structured: &str, text: &str) -> bool {
+    let Ok(structured) = read_value(structured) else { return false };
+    let has = |text: &str| has_part(&structured, text.trim(), read_value(text).ok().as_ref());
+    has(text) || text.lines().nth(MAX_LINES).is_none() && text.lines().all(has)
+}
+
+/// Returns whether a value has a part that is this text, or the value that the text is the JSON of.
+fn has_part(value: &Value, text: &str, read: Option<&Value>) -> bool {
+    let is_it = read == Some(value) || value.as_str().is_some_and(|part| part.trim() == text);
+    is_it
+        || match value {
+            Value::Array(items) => items.iter().any(|item| has_part(item, text, read)),
+            Value::Object(fields) => fields.values().any(|field| has_part(field, text, read)),
+            _ => false,
+        }
 }
 
 fn is_blank_json(json: &str) -> bool {
@@ -260,6 +276,8 @@ mod tests {
             (r#"[""]"#, "placed", json!("placed")),
             (r#"{"n":1}"#, "", json!({"n": 1})),
             (r#"{"n":1}"#, "{ \"n\": 1 }", json!({"n": 1})),
+            (r#"{"run":"r","output":"placed"}"#, "placed", json!({"run": "r", "output": "placed"})),
+            (r#"{"result":[1,{"a":"b"}]}"#, "1\n{\"a\":\"b\"}", json!({"result": [1, {"a": "b"}]})),
             (r#"{"n":1.50}"#, "placed", json!("placed\n{\"n\":1.50}")),
             (r#"{"ok":false}"#, "placed", json!("placed\n{\"ok\":false}")),
         ] {
