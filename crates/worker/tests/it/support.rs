@@ -8,7 +8,7 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Log, RunState, RunSummary};
 use backstop_provider::{ScriptedAnswer, ScriptedProvider};
 use backstop_react::{Agent, AgentBuilder};
-use backstop_store_postgres::{Database, Enqueue, Options};
+use backstop_store_postgres::{Database, Enqueue, Options, QueueFilter};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use backstop_worker::{Worker, WorkerBuilder, WorkerEnd, WorkerReport};
 use layer0::id::RunId;
@@ -155,7 +155,8 @@ pub(crate) async fn is_in(database: &Database, run: &RunId, state: RunState) -> 
         }
         SystemClock.sleep(LOOK_EVERY).await;
     }
-    panic!("{run} is not in state {state:?}, but: {seen:?}");
+    let queued = database.queue().list(&QueueFilter::new()).await;
+    panic!("{run} is not in state {state:?}, but: {seen:?}; the queue: {queued:?}");
 }
 
 /// Waits until a condition holds.
