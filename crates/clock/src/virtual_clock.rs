@@ -18,8 +18,8 @@ use crate::{BoxFuture, Clock};
 /// Clones share one clock.
 ///
 /// Time does not pass for a task that the clock does not track: its sleep waits for a tracked task that never comes.
-/// A test passes its own future through [`VirtualClock::track`]. If the first sleep comes before anything is tracked or
-/// held, a line on standard error says so, once for each clock.
+/// A test passes its own future through [`VirtualClock::track`]. If a sleep begins before any
+/// task is tracked, the clock prints a warning to standard error, once.
 ///
 /// ```
 /// use std::time::Duration;

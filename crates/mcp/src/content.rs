@@ -32,7 +32,7 @@ impl<'a> CallResult<'a> {
         (kind == "input_required").then_some(self.whole)
     }
 
-    /// Returns the text and the structured content, or the one that says something. A tool with an output schema returns
+    /// Returns the text and the structured content, without the one that is blank or repeated. A tool with an output schema returns
     /// its structured content alone. Each image is passed to `show` as Base64,
     /// which returns the reason if the image is not shown.
     pub(crate) fn read(

@@ -73,8 +73,7 @@ pub enum RequestError {
         /// Maximum number of dispatches.
         max: u32,
     },
-    /// A tool needs an approval, and nobody could give one: the agent has neither a log, in which an approval is
-    /// decided, nor an approver.
+    /// A tool needs an approval, but the agent has neither a log, in which approvals are decided, nor an approver.
     ///
     /// Retry: never. Effect: none.
     #[error(

@@ -100,7 +100,7 @@ fn write(options: &ToolOptions, mut function: ItemFn, home: &TokenStream) -> Res
         const _: () = {
             use #home::__private as private;
 
-            #(#[allow(dead_code, non_snake_case)] fn #bindable() {})*
+            #(#[allow(dead_code, non_snake_case, reason = "it only makes the name bindable")] fn #bindable() {})*
 
             #[derive(private::serde::Deserialize, private::schemars::JsonSchema)]
             #[serde(crate = #serde_crate, deny_unknown_fields)]

@@ -28,7 +28,7 @@ const NO_INBOX: &str = "this log takes no requests to runs";
 const NO_FEED: &str = "this log cannot be followed";
 const NO_SUBSCRIPTIONS: &str = "this log keeps no subscriptions";
 
-/// The methods of the ports. Where a log lacks the port, they do what is said here.
+/// The methods of the ports. Each states what it does for a log without its port.
 ///
 /// Errors and cancel safety are those of the ports' methods.
 impl dyn EventLog + '_ {

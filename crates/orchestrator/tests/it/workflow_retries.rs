@@ -250,7 +250,7 @@ async fn usage_of_all_attempts_counts() {
     assert!(asked.load(Ordering::SeqCst) <= 2);
 }
 
-/// An article that nobody has.
+/// The failure of an order for an unknown article.
 #[derive(Debug, thiserror::Error)]
 #[error("no article")]
 struct NoArticle;

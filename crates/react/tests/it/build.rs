@@ -144,7 +144,7 @@ async fn wipe() -> Result<(), backstop_tool::ToolError> {
     Ok(())
 }
 
-/// Spec: E12, A1. An approval that nobody can give.
+/// Spec: E12, A1. Without a log and an approver, no approval can be decided.
 #[tokio::test]
 async fn approvals_need_a_log_or_an_approver() {
     let agent = || Agent::builder(ScriptedProvider::saying(["done"])).tool(wipe);
